@@ -59,7 +59,7 @@ impl Body {
         }
     }
 
-    /// Keeps a value until a streamed body ends; drops it at once for other bodies.
+    /// Keeps a value until a streamed body ends. Drops the value at once for other bodies.
     pub(crate) fn hold(&mut self, held: impl Any + Send + Sync) {
         if let Some(streamed) = &mut self.streamed {
             streamed._held = Some(Box::new(held));

@@ -163,8 +163,8 @@ pub(crate) async fn serve(
     let limits = &shared.site.limits;
     let mut limit = limits.idle_timeout;
     let mut used = false;
-    // An idle connection keeps little more than its socket: the HTTP state is boxed, and dropped
-    // after a few idle seconds. Ten thousand idle clients then cost a few megabytes.
+    // The HTTP state is boxed, and dropped after a few idle seconds. After that, an idle connection
+    // keeps little more than its socket. Ten thousand idle clients then cost a few megabytes.
     loop {
         match first_bytes(&tcp, limit, used, shared).await {
             Some(Protocol::Http1) => {
@@ -420,8 +420,8 @@ where
             }
             return Poll::Ready(Ending::Done);
         }
-        // The timer may fire too early, which is cheaper than a reset per request. When it fires,
-        // or when the deadline is earlier than the timer, it is set again.
+        // The timer may fire too early, which is cheaper than a reset per request. The timer is set
+        // again when it fires, and when the deadline becomes earlier than the timer.
         while let Some(deadline) = watchdog.look(activity) {
             let deadline = Instant::from_std(deadline);
             if alarm.is_elapsed() && Instant::now() >= deadline {

@@ -48,7 +48,7 @@ fn is_named(named: &[Network], address: IpAddr) -> bool {
 }
 
 /// Returns the client's address according to the configured proxies. If both fields exist, the
-/// client may have sent one of them: they count only if they agree.
+/// client may have sent one of them. Therefore the fields count only if they agree.
 fn forwarded(headers: &HeaderMap, named: &[Network]) -> Option<IpAddr> {
     let standard = headers.contains_key(FORWARDED);
     let usual = headers.contains_key(X_FORWARDED_FOR);

@@ -262,7 +262,7 @@ impl InstanceServer {
         self.logs.write().insert(id, (log, key));
     }
 
-    /// Removes a log: other instances get 404 for it.
+    /// Removes a log. Requests of other instances for this log then get 404.
     pub fn remove(&self, log: &LogId) {
         self.logs.write().remove(&log.0);
     }

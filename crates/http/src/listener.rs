@@ -179,5 +179,6 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
     ));
 }
 
-/// Maximum number of excess connections that get an explanation; the others are just closed.
+/// Maximum number of excess connections that get an explanation. Other excess connections are
+/// closed without a response.
 const EXPLAINED: usize = 64;

@@ -17,7 +17,7 @@ use crate::route::Prefix;
 use crate::timestamp::rfc3339;
 
 /// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
-/// so this is the maximum age of a checkpoint.
+/// so the value is the maximum age of a checkpoint.
 const MMD_SECONDS: u32 = 60;
 
 #[derive(Serialize)]

@@ -46,7 +46,7 @@ pub(crate) async fn wait(
     }
     let _waiting = Waiting::enter(client)?;
     tokio::select! {
-        // Returns at once if the log was dropped, and after the timeout if it does not grow.
+        // Returns at once if the log was dropped, and after the timeout if the log does not grow.
         _ = timeout(LONGEST, grown.wait_for(|size| *size > after)) => {}
         () = closing.raised() => {}
     }

@@ -42,7 +42,7 @@ struct Packed {
     zstd: Option<Tile>,
 }
 
-/// Maximum number of concurrent decompressions for one log. Readers rarely need them.
+/// Maximum number of concurrent decompressions for one log. Few readers need decompressed tiles.
 const DECOMPRESSING: usize = 2;
 
 impl Monitoring {

@@ -67,8 +67,8 @@ pub(crate) struct Representation<'a> {
 }
 
 impl Representation<'_> {
-    /// Responds to GET or HEAD with all bytes, a part, or 304 if the reader has them. RFC 9110,
-    /// section 13.2.2 defines the order of the checks.
+    /// Responds to GET or HEAD with all bytes, a part of the bytes, or 304 if the reader has all
+    /// bytes. RFC 9110, section 13.2.2 defines the order of the checks.
     ///
     /// The header map of the request is reused for the response, and hyper reuses it for the next
     /// request of the connection: nothing is allocated.

@@ -205,7 +205,8 @@ pub(crate) enum Resource {
     Names(Tile),
     Issuer(Fingerprint),
     LogJson,
-    /// A read endpoint of RFC 6962, below either prefix: its clients know only one prefix of a log.
+    /// A read endpoint of RFC 6962, below either prefix, because clients of RFC 6962 know only one
+    /// prefix of a log.
     Rfc6962(Rfc6962Read),
     /// New entries as server-sent events.
     Feed,
@@ -214,7 +215,7 @@ pub(crate) enum Resource {
     Stats,
     Style,
     Script,
-    /// The page of all errors, below either prefix: refusals link to it.
+    /// The page of all errors, below either prefix, because refusals link to this page.
     Errors,
     /// A submission prefix without a path: redirects to the page.
     Redirect,

@@ -9,7 +9,7 @@ use rustls::server::ParsedCertificate;
 use crate::timestamp::rfc3339;
 
 /// A renewal is late if less than this time is left, in milliseconds. For certificates with a short
-/// lifetime, a quarter of the lifetime replaces it.
+/// lifetime, this time is a quarter of the lifetime.
 const LATE_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// The certificate that every client gets.
@@ -23,9 +23,9 @@ pub struct ServedCertificate {
 /// The state of a certificate at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// Clients accept the certificate, and it need not be renewed yet.
+    /// Clients accept the certificate. A renewal is not due yet.
     Valid,
-    /// Clients accept the certificate, but it should have been renewed.
+    /// Clients accept the certificate, but its renewal is late.
     Expiring,
     /// Clients refuse the certificate, because it is not valid yet.
     NotYet,

@@ -55,7 +55,8 @@ impl Serving {
     }
 
     /// Waits until all connections have ended, for up to
-    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and then closes the others.
+    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and then closes the remaining
+    /// connections.
     pub async fn drain(&self) {
         let patience = self.shared.site.limits.drain_timeout;
         if !self.shared.open.drain(patience).await {

@@ -42,7 +42,7 @@ pub enum EndpointSet {
     Operations,
 }
 
-/// The logs of a process with everything that is served for them. All listeners share the site.
+/// The logs of a process, their pages and the metrics. All listeners share the site.
 pub struct Site {
     /// Replaced as a whole: a request uses one table from its beginning to its end.
     table: ArcSwap<Table>,

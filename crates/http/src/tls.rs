@@ -84,8 +84,8 @@ impl Tls {
         }))))
     }
 
-    /// Replaces certificate and key for new connections. If they are invalid, the old certificate
-    /// and key stay. Has no effect if certificates are selected by name.
+    /// Replaces certificate and key for new connections. If the new certificate or key is invalid,
+    /// the old certificate and key stay. Has no effect if certificates are selected by name.
     ///
     /// # Errors
     /// See [`TlsError`].

@@ -41,7 +41,7 @@ pub struct ReadLimiter {
     rates: [Rate; 3],
     proxies: Proxies,
     buckets: ClientTable,
-    /// For each client and partial tile, the time at which its repeated requests are forgotten.
+    /// For each client and partial tile, the time at which the repeated requests are forgotten.
     repeats: ClientTable,
     no_contact: Apart,
 }
@@ -57,7 +57,7 @@ pub enum Decision {
     /// The request came through an unknown proxy, so that its client is unknown. Nothing is
     /// counted.
     Unlimited,
-    /// The request is admitted. [`ReadLimiter::settle`] charges it for its response.
+    /// The request is admitted. [`ReadLimiter::settle`] charges the client for the response.
     Admitted(Admission),
     /// The request is refused.
     Refused(Refusal),
@@ -304,8 +304,8 @@ fn has_contact(headers: &HeaderMap) -> bool {
     agent.is_some_and(|agent| contact::has_contact(agent.as_bytes()))
 }
 
-/// Returns the keys of a client and of its network: the prefix in the upper bytes, its length in
-/// the lowest.
+/// Returns the keys of a client and of its network: the address prefix in the upper bytes, the
+/// length of the prefix in the lowest byte.
 fn keys(client: IpAddr) -> (u64, Option<u64>) {
     match client.to_canonical() {
         IpAddr::V4(address) => (u64::from(address.to_bits()) << 8 | 32, None),

@@ -102,7 +102,8 @@ impl Rate {
         *whole_at = whole_at.saturating_sub(cost.saturating_mul(self.interval));
     }
 
-    /// Returns the nanoseconds from `now` until the bucket has `cost` units; 0 if it has them.
+    /// Returns the nanoseconds from `now` until the bucket has `cost` units; 0 if the bucket has
+    /// these units already.
     pub(super) fn wait(self, whole_at: u64, now: u64, cost: u64) -> u64 {
         let room = now.saturating_add(self.window());
         self.after(whole_at, now, cost).saturating_sub(room)

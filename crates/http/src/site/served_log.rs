@@ -33,8 +33,8 @@ pub(super) struct ServedLog {
     pub(super) monitoring: Monitoring,
     pub(super) roots: GetRoots,
     pub(super) metrics: LogMetrics,
-    /// Raised at shutdown, and when the log is removed: requests that wait for the log to grow get
-    /// their response.
+    /// Raised at shutdown, and when the log is removed. Requests that wait for the log to grow then
+    /// get their response.
     pub(super) closing: Arc<Signal>,
 }
 
