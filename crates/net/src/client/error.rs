@@ -13,8 +13,8 @@ pub enum ClientError {
     /// The URL is not usable for a request.
     #[error("`{0}` is not a usable URL: {1}")]
     Url(String, String),
-    /// The server was not reached, or did not speak HTTP. The text has all causes, and a source
-    /// would repeat them.
+    /// The server was not reached, or did not speak HTTP. The text contains all causes, so the
+    /// error has no source.
     #[error("{}", with_causes(.0))]
     Exchange(hyper_util::client::legacy::Error),
     /// The response was interrupted, or is too long.
