@@ -225,13 +225,13 @@ impl Durations {
         }
     }
 
-    /// Also accepts numbers without a unit: they count units of this many milliseconds.
+    /// Also accepts numbers without a unit: a number counts units of this many milliseconds.
     pub const fn numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Accepted(unit);
         self
     }
 
-    /// Also accepts numbers without a unit, with a warning: they count units of this many
+    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
     /// milliseconds.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
@@ -313,7 +313,8 @@ impl Sizes {
         }
     }
 
-    /// Also accepts numbers without a unit, with a warning: they count units of this many bytes.
+    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
+    /// bytes.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
         self
@@ -355,7 +356,7 @@ impl Parsed for Sizes {
     }
 }
 
-/// Words, each with its meaning.
+/// Words, each with the value that it means.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<T: 'static>(pub &'static [(&'static str, T)]);
 

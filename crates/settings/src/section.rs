@@ -48,8 +48,8 @@ pub struct Section<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// Opens `node` as a map, and reports unknown and repeated keys. Reports another kind of node,
-    /// and returns `None` for it.
+    /// Opens `node` as a map, and reports unknown and repeated keys. Reports a node of another
+    /// kind, and returns `None` in this case.
     pub fn open(node: &'t Node, path: &str, known: &[&str], report: &mut Report) -> Option<Self> {
         Section::open_advised(node, path, known, keys::unknown, report)
     }
@@ -220,7 +220,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.get(key).is_some()
     }
 
-    /// Returns a single value as text. Reports a list or a map, and returns `None` for it.
+    /// Returns a single value as text. Reports a list or a map, and returns `None` in this case.
     pub fn text(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Option<Located<&'t str>> {
         let key = key.as_ref();
         let node = self.section.get(key)?;

@@ -68,7 +68,7 @@ pub enum ValueError {
     /// The text is not of this kind, with an example.
     #[error("is not {0} such as {1}")]
     NotLike(&'static str, String),
-    /// The value has no unit. With its unit, it is written like this.
+    /// The value has no unit. The field is the value as it must be written, with a unit.
     #[error("has no unit: write {0}")]
     Write(String),
     /// The text is not one of these words.
