@@ -61,7 +61,7 @@ impl Birth {
 ///
 /// # Errors
 /// If clients would change a prefix, if the log's data or its dedup index contain the log, or if
-/// they cannot be read.
+/// the data or the dedup index cannot be read.
 pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
     for (key, prefix) in [
         ("submissionprefix", &log.submission.value),

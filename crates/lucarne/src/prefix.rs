@@ -32,8 +32,8 @@ impl Prefix {
         self.origin().split('/').next().unwrap_or_default()
     }
 
-    /// Returns why a new log must not have this prefix. Clients omit a part of it, while the log's
-    /// origin would contain that part forever.
+    /// Returns why a new log must not have this prefix. Clients omit a part of such a prefix, but
+    /// the log's origin would contain that part forever.
     pub(crate) fn oddity(&self) -> Option<&'static str> {
         let (host, port) = split(self.authority());
         let default = if self.url.starts_with("https:") {

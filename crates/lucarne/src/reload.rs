@@ -57,15 +57,15 @@ pub(crate) struct Progress {
 
 /// A step of a reload.
 pub(crate) enum Event {
-    /// The file was read; `None` if it has problems, which were reported.
+    /// The file was read; `None` if the file has problems, which were reported.
     Read(Option<Box<Reading>>),
     /// A removed log is closed.
     Closed(Arc<Log>),
 }
 
 impl Reload {
-    /// Reads the file in the background. If the file is already being read, it is read again
-    /// afterwards. Returns `false` if the settings are from flags.
+    /// Reads the file in the background. If the file is already being read, a second read follows.
+    /// Returns `false` if the settings are from flags.
     pub(crate) fn begin(&mut self) -> bool {
         let Some(file) = self.file.clone() else {
             return false;

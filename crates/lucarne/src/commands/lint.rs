@@ -195,7 +195,7 @@ fn read_list(file: &Path) -> Result<LogList> {
     Ok(list)
 }
 
-/// Contents of a file: the certificate to check, and its issuers.
+/// Contents of a file: the certificate to check, and the issuers of this certificate.
 struct Subject {
     leaf: Vec<u8>,
     above: Vec<Vec<u8>>,

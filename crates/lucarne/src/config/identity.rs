@@ -150,8 +150,8 @@ pub(crate) fn beside_sunlights(cache: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads `cache`, which is a directory in Lucarne. If it names Sunlight's SQLite file, Lucarne uses
-/// a directory beside that file.
+/// Reads `cache`, which is a directory in Lucarne. If the path is Sunlight's SQLite file, Lucarne
+/// uses a directory beside that file.
 fn cache(
     reader: &mut Reader<'_, '_>,
     data: Option<&Located<DataPlace>>,

@@ -81,7 +81,7 @@ impl fmt::Debug for LockPlace {
 }
 
 /// Reasons why a text does not define a [`LockPlace`]. The messages do not repeat the text, because
-/// it may contain a password.
+/// the text may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error(transparent)]

@@ -12,7 +12,8 @@ use super::wire::{Hello, LogPlace};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::{inception, open};
 
-/// Checks lock and data while the other process uses them, and describes them. Writes nothing.
+/// Checks and describes the lock and the data of the logs while the other process uses both. Writes
+/// nothing.
 ///
 /// # Errors
 /// If a log could not be opened here, as far as a check without writing can detect this.

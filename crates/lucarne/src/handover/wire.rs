@@ -176,8 +176,8 @@ impl Wire {
         self.sockets.drain(..).collect()
     }
 
-    /// Sends a withdrawal, and waits until the other process has ended, because it may have opened
-    /// logs.
+    /// Sends a withdrawal, and waits until the other process has ended, because the other process
+    /// may have opened logs.
     pub(super) async fn withdraw(&mut self, why: String) {
         let _ = timeout(RESPONSE_TIMEOUT, self.send(&Message::Withdrawn(why))).await;
         let ended = async { while let Ok(Some(_)) = self.receive().await {} };

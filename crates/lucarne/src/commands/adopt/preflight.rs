@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) enum LockState {
     /// The lock knows the log and agrees with storage.
     Agrees,
-    /// The lock has no checkpoint of this log; `adopt` creates it from the published one.
+    /// The lock has no checkpoint of this log; `adopt` copies the published checkpoint to the lock.
     Absent,
 }
 
@@ -92,7 +92,8 @@ impl Preflight {
     }
 }
 
-/// Returns the time during which nothing may be signed, and reports it if it is long.
+/// Returns the time during which nothing may be signed. Reports this time if it is longer than
+/// usual.
 fn still(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Duration {
     let age_ms = log
         .clock

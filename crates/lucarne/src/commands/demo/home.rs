@@ -102,7 +102,8 @@ impl Home {
         Ok(())
     }
 
-    /// Writes the configuration, or adds the current log to it.
+    /// Adds the current log to the configuration, and creates the configuration if it does not
+    /// exist.
     pub(super) fn configure(&self, listen: Option<&Listen>) -> Result<()> {
         let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
         let file = self.configuration();

@@ -35,7 +35,7 @@ use crate::signals::{Signals, Wish};
 const LOOK: Duration = Duration::from_millis(200);
 /// Submissions per second; enough to measure a gap.
 const RATE: u32 = 10;
-/// Credentials that S3 clients require. The bucket ignores them.
+/// Credentials that S3 clients require. The bucket of the demo does not check credentials.
 const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "demo"),
     ("AWS_SECRET_ACCESS_KEY", "demo"),
@@ -106,7 +106,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
 fn submit(traffic: Traffic, screen: Screen) -> Arc<Mutex<Scts>> {
     let scts = Arc::new(Mutex::new(Scts::default()));
     let submitting = Arc::clone(&scts);
-    // The thread is not joined: it ends with the process.
+    // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
         let took = |at: Instant| submitting.lock().note(at);
         if let Err(error) = traffic.go_on(RATE, took) {

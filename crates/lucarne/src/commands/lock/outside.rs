@@ -47,7 +47,8 @@ impl Outside {
     }
 
     /// Reads the checkpoints of all places. A place without a valid checkpoint stops the command,
-    /// unless the operator excludes it, because it may have seen a larger tree.
+    /// because this place may have seen a larger tree. A place that the operator excludes
+    /// (`--without`) does not stop the command; its name is returned.
     pub(super) async fn ask(
         &self,
         config: &LogConfig,

@@ -118,7 +118,7 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
                 names.collect::<Vec<_>>().join(", ")
             )
         }
-        // The lock may be missing: its creation will show this.
+        // The lock may be missing. The attempt to create the lock shows whether this is the case.
         Err(LockError::Unusable { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

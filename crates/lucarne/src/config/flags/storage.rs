@@ -68,7 +68,8 @@ impl Flags {
         source.private_file().map(|file| unplaced(file.to_owned()))
     }
 
-    /// Returns the TesseraCT server that the flags belong to, if they identify it.
+    /// Returns the TesseraCT server that the flags belong to; `None` if no flag shows which server
+    /// it is.
     fn cloud(&self) -> Option<Cloud> {
         self.clouds.cloud().or_else(|| self.ignored.cloud())
     }
