@@ -115,7 +115,7 @@ enum ExchangeError {
     Connection(#[from] io::Error),
     #[error(transparent)]
     Http(#[from] hyper::Error),
-    #[error("no random number is available")]
+    #[error("cannot be reached: the system provides no random numbers")]
     NoRandomness,
     #[error("invalid address: {0}")]
     Address(#[from] http::Error),
@@ -139,7 +139,7 @@ pub struct InstanceClient {
 }
 
 impl InstanceClient {
-    /// Creates a client with this key.
+    /// Creates a client that authenticates its requests with this key.
     pub fn new(key: InstanceKey) -> Self {
         InstanceClient {
             key,
@@ -256,7 +256,7 @@ pub struct InstanceServer {
 }
 
 impl InstanceServer {
-    /// Adds a log.
+    /// Adds a log. Other instances that have `key` may then send entries for this log.
     pub fn add(&self, log: Arc<Log>, key: InstanceKey) {
         let id = log.config().key.log_id().0;
         self.logs.write().insert(id, (log, key));
