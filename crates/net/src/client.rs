@@ -45,14 +45,14 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// A complete response.
+/// A response whose body has arrived completely.
 #[derive(Clone, Debug)]
 pub struct CompleteResponse {
-    /// Status of the response.
+    /// HTTP status.
     pub status: StatusCode,
     /// Time to wait before the next request, if the server requests it (RFC 9110, section 10.2.3).
     pub retry_after: Option<Duration>,
-    /// The body.
+    /// The complete body.
     pub body: Bytes,
 }
 

@@ -16,7 +16,7 @@ impl RequestId {
     /// Header field with the identifier.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-    /// Returns a new identifier.
+    /// Returns the next identifier, which no other request of this process has.
     #[expect(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -26,7 +26,7 @@ pub struct Trust {
 pub struct TrustError {
     /// Index of the certificate in the list, from 1.
     pub number: usize,
-    /// Error of parsing.
+    /// The first error in the certificate.
     pub error: Error,
 }
 
