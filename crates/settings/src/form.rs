@@ -26,7 +26,7 @@ pub trait Form: Copy + Send + Sync + 'static {
 
 /// Form whose values are parsed without other settings.
 pub trait Parsed: Form {
-    /// Type of the values.
+    /// Type of a parsed value.
     type Value;
 
     /// Parses a value.
@@ -44,7 +44,7 @@ pub trait Parsed: Form {
 /// Shape of values. [`Shape`] is also the form of values that other code parses.
 #[derive(Clone, Copy)]
 pub enum Shape {
-    /// Text.
+    /// Any text.
     Text,
     /// Place of a secret, or a text that may contain a password.
     Secret,
@@ -56,7 +56,7 @@ pub enum Shape {
     Duration(Numbers),
     /// Size, or a number without a unit.
     Size(Numbers),
-    /// Date.
+    /// A date such as `2026-01-31`.
     Date,
     /// Time of RFC 3339, or a date.
     Time,

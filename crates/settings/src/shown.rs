@@ -4,9 +4,9 @@
 const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
 const NAMES: [&str; 5] = ["sig", "key", "api_key", "apikey", "auth"];
 
-/// Replaces secrets in the URLs of `text` by `***`: passwords, parameters such as `token`, and user
-/// names without a password for web servers, because these are tokens. `text` is a URL, or a
-/// sentence with URLs.
+/// Replaces secrets in the URLs of `text` by `***`: passwords, and the values of parameters such as
+/// `token`. In URLs of web servers, a user name without a password is also replaced, because it may
+/// be a token. `text` is a URL, or a sentence with URLs.
 pub fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Parsers of single values: numbers, dates, durations.
+//! Parsers of single values: booleans, numbers, dates, times, durations, sizes.
 //!
 //! The error of each parser is a phrase that follows the value: "`soon` is not a whole number of
 //! milliseconds".
