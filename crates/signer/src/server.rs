@@ -37,9 +37,9 @@ pub enum ServerError {
     /// The system failed to create the socket.
     #[error("cannot create the socket {path}: {source}")]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

@@ -43,7 +43,7 @@ pub enum Wish<'a> {
     Last,
     /// A signed tree head.
     Head {
-        /// The tree head.
+        /// The tree head to sign.
         head: Head,
         /// The consistency proof from the last head.
         proof: Vec<Hash>,
@@ -63,7 +63,7 @@ pub enum Wish<'a> {
         index: u64,
         /// Inclusion proof of the leaf.
         proof: Vec<Hash>,
-        /// The leaf.
+        /// The encoded MerkleTreeLeaf (RFC 6962, section 3.4).
         leaf: &'a [u8],
     },
 }
