@@ -158,7 +158,7 @@ impl Config {
         })
     }
 
-    /// Returns the TLS files.
+    /// Returns the files of the TLS certificate and key; an empty list without TLS.
     pub(crate) fn tls_files(&self) -> Vec<PathBuf> {
         let files = self.tls.iter();
         let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);

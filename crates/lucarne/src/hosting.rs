@@ -17,7 +17,7 @@ use crate::{describe, roots};
 
 /// The logs of this process with the settings that are in effect.
 pub(crate) struct Hosted {
-    /// The settings.
+    /// The settings of the process and of its logs.
     pub(crate) config: Config,
     /// The logs, in the order of the settings.
     pub(crate) logs: Vec<Arc<Log>>,
@@ -87,7 +87,7 @@ impl Host {
         log
     }
 
-    /// Listens for the other instances of a log before its start, if instances are configured.
+    /// Listens for the other instances of a log before the log starts, if instances are configured.
     ///
     /// # Errors
     /// If the address is taken, or is not an address of this machine.

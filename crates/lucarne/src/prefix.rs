@@ -85,7 +85,7 @@ pub(crate) enum PrefixError {
     PathCharacter(char),
 }
 
-/// Parses a [`Prefix`].
+/// Parses the URL of a [`Prefix`]. Adds the slash at the end, if it is missing.
 pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
     let rest = text
         .strip_prefix("https://")

@@ -236,7 +236,7 @@ impl Server {
         let estate = self.estate()?;
         let giver = tokio::select! {
             giver = taking.accept() => giver?,
-            name = self.signals.stop() => bail!("{name}: nothing was taken over"),
+            name = self.signals.stop() => bail!("stopped by {name}: nothing was taken over"),
         };
         let listeners = std::mem::take(&mut self.listeners);
         let mut serving = Serving::start(listeners, self.site.clone());
@@ -265,7 +265,7 @@ impl Server {
         if giver == Giver::Waits {
             giver = tokio::select! {
                 giver = taking.yours() => giver?,
-                name = self.signals.stop() => bail!("{name}"),
+                name = self.signals.stop() => bail!("stopped by {name}"),
             };
         }
         self.turn.give();
@@ -280,7 +280,7 @@ impl Server {
         if giver == Giver::Waits {
             tokio::select! {
                 opened = taking.opened(&hosted.logs) => drop(opened?),
-                name = self.signals.stop() => bail!("{name}"),
+                name = self.signals.stop() => bail!("stopped by {name}"),
             }
         }
         Ok(())

@@ -78,7 +78,6 @@ pub struct Directory {
     pub directory: PathBuf,
 }
 
-/// Runs a subcommand.
 pub(crate) fn run(ca: &Ca) -> ExitCode {
     match ca {
         Ca::New(at) => new(&at.directory),

@@ -204,7 +204,9 @@ struct Subject {
 impl Subject {
     fn read(file: &Path) -> Result<Self> {
         let mut certificates = certificates(file)?.into_iter();
-        let leaf = certificates.next().context("the file is empty")?;
+        let leaf = certificates
+            .next()
+            .context("the file contains no certificate")?;
         Ok(Subject {
             leaf,
             above: certificates.collect(),

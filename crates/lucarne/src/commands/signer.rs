@@ -86,7 +86,9 @@ fn report(server: &Arc<Server>) -> Result<()> {
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
-    thread.map(drop).context("cannot start a thread")
+    thread
+        .map(drop)
+        .context("cannot start a thread for status messages and signals")
 }
 
 /// Reports the size of the last signed tree of each log, at most every few seconds.

@@ -19,7 +19,7 @@ pub(crate) mod top;
 
 use lucarne_settings::{Node, Report, Section, Table, Value, join, nearest};
 
-/// Mark of keys with the names and meanings of Sunlight.
+/// Mark in the documentation for keys that have the same name and meaning in Sunlight.
 const SUNLIGHT: &str = "**S**";
 
 /// All keys of a log.

@@ -93,7 +93,7 @@ const DISK_PERIOD: Duration = Duration::from_millis(200);
 /// Default of `period` for a log in a bucket. A round costs a fixed number of requests, and some
 /// stores accept only one write to an object per second.
 const BUCKET_PERIOD: Duration = Duration::from_secs(1);
-/// Default of `poolsize`.
+/// Default of `poolsize`, in entries.
 pub(super) const POOL_SIZE: usize = 4000;
 /// Default of `checkpointinterval` for a log on a disk.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
@@ -107,7 +107,6 @@ pub(super) const READ_CACHE: u64 = 16 << 20;
 /// Default of `diskcache` in bytes.
 pub(super) const DISK_CACHE: u64 = 1 << 30;
 
-/// Returns the default of `period`.
 pub(super) fn default_period(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => DISK_PERIOD,
@@ -115,7 +114,6 @@ pub(super) fn default_period(data: &DataPlace) -> Duration {
     }
 }
 
-/// Returns the default of `checkpointinterval`.
 pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => CHECKPOINT_INTERVAL,

@@ -76,8 +76,8 @@ pub(crate) enum SecretError {
     #[error("is more than one line")]
     Lines,
     #[error(
-        "is not shown, because it may be the secret itself: no file has this name: write the secret \
-         to a file with mode 0600, and write the path of that file here"
+        "does not name a file, and is not shown here, because it may be the secret itself: write \
+         the secret to a file with mode 0600, and configure the path of that file"
     )]
     Inline,
 }

@@ -87,8 +87,12 @@ impl Doorway {
     /// If the file system refuses the rename.
     pub(crate) fn answer(self, estate: Estate) -> Result<Candidates> {
         let Doorway { listener, path } = self;
-        fs::rename(next_to(&path), &path)
-            .with_context(|| format!("`handover`: {}", path.display()))?;
+        fs::rename(next_to(&path), &path).with_context(|| {
+            format!(
+                "`handover`: cannot rename the new socket to {}",
+                path.display()
+            )
+        })?;
         let (found, coming) = mpsc::channel(1);
         Ok(Candidates {
             coming,

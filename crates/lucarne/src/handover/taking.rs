@@ -42,7 +42,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
     let of_path = || of_path(path);
     let mut wire = match Wire::connect(path).await {
         Ok(wire) => wire,
-        // A killed process left the socket.
+        // No process listens: the socket does not exist, or a killed process left it.
         Err(error)
             if matches!(
                 error.kind(),

@@ -218,7 +218,7 @@ impl Settings {
 fn random() -> Result<String> {
     let mut random = [0; 20];
     aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+        .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
     Ok(hex::encode(random))
 }
 
@@ -234,7 +234,7 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
         if taken.len() < count {
             let mut random = [0; 2];
             aws_lc_rs::rand::fill(&mut random)
-                .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+                .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
             let port = PORTS.start + u16::from_ne_bytes(random) % PORTS.len() as u16;
             taken.extend(std::net::TcpListener::bind(("127.0.0.1", port)));
         }
@@ -244,7 +244,7 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
     taken.iter().map(address).collect()
 }
 
-/// Arrival times of SCTs.
+/// Statistics of the SCTs that arrive at the demo.
 #[derive(Default)]
 struct Scts {
     last: Option<Instant>,

@@ -59,7 +59,12 @@ impl Place {
     /// If the place is missing, or a URL.
     pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
         let data = self.data.as_ref();
-        let data = data.with_context(|| format!("cannot write to {}", self.location))?;
+        let data = data.with_context(|| {
+            format!(
+                "cannot write to {}: a repair needs a directory or a bucket",
+                self.location
+            )
+        })?;
         Ok(open::repairs(data).await?)
     }
 

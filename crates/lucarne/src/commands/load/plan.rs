@@ -27,7 +27,6 @@ pub struct Options {
 /// Duration of a quick run.
 const QUICK: Duration = Duration::from_secs(20);
 
-/// Runs the plan.
 pub(super) fn run(options: &Options) -> ExitCode {
     start(options, None)
 }

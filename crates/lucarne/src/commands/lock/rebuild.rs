@@ -17,7 +17,6 @@ use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::creation::kept_or_new_lock;
 use crate::{inception, open, runtime};
 
-/// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
     let Some(config) = sound(config, &report) else {

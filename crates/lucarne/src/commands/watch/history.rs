@@ -1,4 +1,4 @@
-//! History of a watched log.
+//! Growth of a watched log in the last minute.
 
 use std::collections::VecDeque;
 
