@@ -84,7 +84,7 @@ fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
 }
 
 async fn report(log: &Log) -> LogReport<'_> {
-    // Read the state before the checks, so that the checks are never older.
+    // The state is read before the checks, so that the checks are never older than the state.
     let state = log.state();
     let health = log.health().await;
     LogReport {

@@ -5,8 +5,8 @@
 //! Traffic between instances is not secret: it consists of certificates, which will be public soon,
 //! and their indexes. Without the key, an attacker can neither submit an unverified entry nor send
 //! a response to a follower. Each request has a MAC (HMAC-SHA-256) of the log, a random number and
-//! the hash of the body. Each response has a MAC of that number and its own hash. The MAC of a
-//! request is verified before its body is read.
+//! the hash of the body. Each response has a MAC of the log, that number and the hash of its own
+//! body. The MAC of a request is verified before its body is read.
 //!
 //! A replayed request only submits entries that are already logged, which has no effect. A response
 //! is valid only for the request with its number.

@@ -3,7 +3,7 @@
 //! There is no web framework here. The prefixes are known only from the configuration, and each
 //! stands for one or both of two small APIs (static-ct-api, "Submission APIs" and "Monitoring
 //! APIs"). A request for a tile has a budget of ten microseconds, including system calls: a few
-//! calls of `starts_with` fit into it, and are easy to review.
+//! calls of `starts_with` fit into this budget, and are easy to review.
 //!
 //! Paths are compared byte by byte and never decoded: no path of either API needs escapes, and
 //! nothing can be decoded twice. No part of a path ever reaches the storage: tiles and issuers are

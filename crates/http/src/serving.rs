@@ -69,7 +69,8 @@ impl Serving {
 /// lets the requests in flight finish for up to
 /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and returns.
 ///
-/// Submissions in flight wait for a round: shut the logs down concurrently, not before.
+/// Submissions in flight wait for a round. The caller must therefore shut down the logs while this
+/// function runs, not before.
 pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Future<Output = ()>) {
     let mut serving = Serving::start(listeners, site);
     shutdown.await;

@@ -47,7 +47,7 @@ impl Rate {
         )
     }
 
-    /// Returns a bucket `times` as large that fills in the same time.
+    /// Returns a bucket that is `times` times as large and fills in the same time.
     pub const fn times(self, times: u64) -> Self {
         let interval = self.interval.div_ceil(times);
         Rate::new(

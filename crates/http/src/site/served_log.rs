@@ -86,7 +86,7 @@ impl ServedLog {
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                // Boxed, as below: the state of a connection should not grow for rare requests.
+                // Boxed, so that rare requests do not enlarge the state of every connection.
                 Box::pin(async {
                     log.follow().await;
                     rfc6962::respond(log, read, query, client).await
