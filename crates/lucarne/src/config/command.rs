@@ -1,4 +1,4 @@
-//! Output of a command, which is a key or a password.
+//! Commands that print a key or a password.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of the output in bytes, more than any key has.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// Reasons why a command has no output. The text follows the command.
+/// Reasons why the output of a command cannot be used. The text follows the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error("is empty")]

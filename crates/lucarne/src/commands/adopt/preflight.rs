@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// State of the lock of a log that can be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockState {
-    /// The lock knows the log and agrees with storage.
+    /// The lock has a checkpoint of this log, which agrees with storage.
     Agrees,
     /// The lock has no checkpoint of this log; `adopt` copies the published checkpoint to the lock.
     Absent,

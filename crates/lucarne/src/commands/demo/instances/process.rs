@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use super::client::Client;
 
-/// Delay before a stopped instance is restarted, as a service manager would.
+/// Delay before a stopped instance is restarted, similar to the delay of a service manager.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Role that an instance reports.
