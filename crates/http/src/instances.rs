@@ -127,7 +127,7 @@ enum ExchangeError {
     Status(StatusCode),
     #[error(transparent)]
     Body(Box<dyn Error + Send + Sync>),
-    #[error("the key does not authenticate the response, which is ignored")]
+    #[error("sent a response that the key does not authenticate: the response is ignored")]
     Unmarked,
 }
 
