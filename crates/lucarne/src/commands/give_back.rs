@@ -198,7 +198,7 @@ fn known_state(directory: &Path) -> Result<()> {
     let state = path.with_file_name("treeState");
     ensure!(
         state.is_file(),
-        "the tree state {} is missing",
+        "{} is missing: only a log that TesseraCT created has this file",
         state.display()
     );
     Ok(())

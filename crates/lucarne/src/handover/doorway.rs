@@ -214,7 +214,7 @@ enum Refusal {
          it, not user {user}"
     )]
     User { own: u32, user: u32 },
-    #[error("another process is taking over now")]
+    #[error("another process is taking over now: retry when that process has finished")]
     Busy,
     #[error(transparent)]
     Mismatch(#[from] Mismatch),

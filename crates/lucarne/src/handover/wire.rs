@@ -126,7 +126,7 @@ impl Wire {
         line.push(b'\n');
         ensure!(
             line.len() <= LONGEST,
-            "a message of {} bytes is too long",
+            "cannot send a message of {} bytes: the maximum is {LONGEST}",
             line.len()
         );
         let (mut rest, mut sockets) = (&line[..], sockets);

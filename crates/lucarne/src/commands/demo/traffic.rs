@@ -189,7 +189,7 @@ impl Traffic {
             for thread in threads {
                 let took = thread
                     .join()
-                    .map_err(|_| anyhow!("a submitter panicked"))??;
+                    .map_err(|_| anyhow!("a thread that submits certificates panicked"))??;
                 slowest = slowest.max(took);
             }
             Ok(slowest)
