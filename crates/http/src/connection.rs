@@ -149,7 +149,6 @@ enum Ending {
     Cut,
 }
 
-/// Serves a connection until its end.
 pub(crate) async fn serve(
     mut tcp: TcpStream,
     tls: Option<Acceptor>,
