@@ -24,7 +24,7 @@ struct Shared {
 pub struct OpenConnection(Arc<Shared>);
 
 impl OpenConnections {
-    /// Counts another connection.
+    /// Counts another connection until the returned value is dropped.
     pub fn enter(&self) -> OpenConnection {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         OpenConnection(self.0.clone())

@@ -241,7 +241,7 @@ fn multiply(a: &Number, b: &Number, modulus: &Number) -> Number {
     product
 }
 
-/// Adds a number below the modulus, modulo the modulus.
+/// Adds `number` to `sum`, modulo the modulus. Both numbers must be below the modulus.
 fn add(sum: &mut Number, number: &Number, modulus: &Number) {
     let mut carry = false;
     for (digit, more) in sum.iter_mut().zip(number) {
