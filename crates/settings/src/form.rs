@@ -110,7 +110,8 @@ impl Numbers {
         text.parse::<u64>().ok()?.checked_mul(unit)
     }
 
-    /// Returns the bytes or milliseconds of a number that needs a unit in the next version.
+    /// Returns the bytes or milliseconds of a number that needs a unit in the next version. Zero
+    /// needs no unit.
     fn former_value_of(self, text: &str) -> Option<u64> {
         match self {
             Numbers::Former(_) => self.value_of(text).filter(|value| *value > 0),
