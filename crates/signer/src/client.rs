@@ -34,7 +34,7 @@ pub enum ClientError {
     Away {
         /// Path of the signer's socket.
         path: PathBuf,
-        /// The reason.
+        /// The error of the connection, or the timeout.
         problem: String,
     },
     /// The signer refuses to sign the object.
@@ -67,7 +67,7 @@ pub enum ClientError {
     Protocol {
         /// Path of the signer's socket.
         path: PathBuf,
-        /// The reason.
+        /// The violation of the protocol.
         problem: String,
     },
 }
