@@ -57,7 +57,9 @@ pub(crate) enum PrefixError {
     #[error("has a query, a fragment or a user name, which a prefix cannot have")]
     Parts,
     /// A character that the key name of a signed note must not contain.
-    #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
+    #[error(
+        "has a space, a control character or a plus sign, which a checkpoint's origin cannot have"
+    )]
     Characters,
     #[error("has no host name")]
     NoHost,

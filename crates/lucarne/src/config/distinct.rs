@@ -56,8 +56,8 @@ impl Claims {
     }
 }
 
-/// Refuses a lock within the data of a log, because a restored or copied log would contain a stale
-/// lock.
+/// Refuses a lock in a bucket if its prefix is within the data of a log, because a restored or
+/// copied log would contain a stale lock.
 pub(super) fn apart<'d>(
     lock: &Located<LockPlace>,
     logs: impl IntoIterator<Item = (String, &'d DataPlace)>,

@@ -162,7 +162,7 @@ const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
 pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
-/// Keys with advice.
+/// Keys, each with the advice for its message.
 pub(super) type Advised = &'static [(&'static str, &'static str)];
 
 /// Returns the keys of other log software in the map at `path`: the ignored keys and the refused
