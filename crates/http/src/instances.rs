@@ -71,10 +71,10 @@ pub struct InstanceKey(hmac::Key);
 pub struct ShortKey(usize);
 
 impl InstanceKey {
-    /// Uses a text of at least 32 characters as the key.
+    /// Uses a text of at least 32 bytes as the key.
     ///
     /// # Errors
-    /// If the text is shorter, because it could be guessed.
+    /// If the text is shorter: an attacker could guess such a key.
     pub fn new(text: &str) -> Result<Self, ShortKey> {
         match text.len() {
             length @ ..32 => Err(ShortKey(length)),
