@@ -84,7 +84,8 @@ pub(crate) async fn lock(
 /// Creates a lock, if this kind of lock can be created, and opens it.
 ///
 /// # Errors
-/// [`LockError::Unusable`], also if the lock exists already.
+/// [`LockError::Failed`] if the lock does not respond, else [`LockError::Unusable`]. An existing
+/// database file or table is unusable; a lock in a bucket is only opened.
 pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
     Ok(match place {
         LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),

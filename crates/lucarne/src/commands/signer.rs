@@ -39,7 +39,8 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     }
 }
 
-/// Signs until a signal ends the process. Every signature is remembered before it is sent.
+/// Signs until a signal ends the process. Every signed tree head is stored before its signature is
+/// sent.
 fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     let memory = MemoryDirectory::open(&config.memory)?;
     let mut logs = Vec::new();

@@ -229,7 +229,7 @@ const PORTS: Range<u16> = 10_000..20_000;
 /// Returns `count` different addresses of this machine that are free at the moment.
 fn free_addresses(count: usize) -> Result<Vec<String>> {
     let mut taken = Vec::new();
-    // All sockets stay bound until the last one is found.
+    // All sockets stay bound until the end of the search, so that all ports differ.
     for _ in 0..100 * count {
         if taken.len() < count {
             let mut random = [0; 2];

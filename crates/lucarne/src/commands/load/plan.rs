@@ -24,7 +24,7 @@ pub struct Options {
     pub output: output::Flags,
 }
 
-/// Duration of a quick run.
+/// Maximum duration of a quick run.
 const QUICK: Duration = Duration::from_secs(20);
 
 pub(super) fn run(options: &Options) -> ExitCode {
