@@ -58,7 +58,7 @@ impl Activity {
         self.used.load(RELAXED)
     }
 
-    /// Called when a response is ready to be written.
+    /// Called when a response is ready to be written, or when a streamed response has ended.
     pub(crate) fn end(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         self.responded.store(now, RELAXED);
@@ -86,7 +86,8 @@ impl Activity {
 /// The phases of a connection, by the event that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Waits for a request, since the last response.
+    /// Waits for a request. The value is the time of the last response, in milliseconds since the
+    /// start of the connection.
     Idle(u64),
     /// Waits for the rest of a request head.
     Head,
@@ -99,11 +100,11 @@ enum Phase {
 /// The reasons why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedOut {
-    /// No request arrived for a long time.
+    /// No request arrived until the idle timeout.
     Idle,
-    /// The head of a request was not completed.
+    /// The rest of a request head did not arrive in time.
     Head,
-    /// The client does not read.
+    /// The client read nothing until the write timeout.
     Writing,
 }
 
@@ -124,7 +125,8 @@ pub(crate) struct Timeouts {
 pub(crate) struct Watchdog {
     timeouts: Timeouts,
     phase: Phase,
-    /// Time at which the phase was first observed.
+    /// Time of the last response if the connection is idle, otherwise the time at which the phase
+    /// was first observed.
     entered: Instant,
 }
 
@@ -137,8 +139,8 @@ impl Watchdog {
         }
     }
 
-    /// Checks the connection and returns the deadline of its current phase. The clock is read only
-    /// when a phase with a time limit begins.
+    /// Checks the connection and returns the deadline of its current phase; `None` while the log
+    /// responds. The clock is read only when a head or a blocked write begins.
     pub(crate) fn look(&mut self, activity: &Activity) -> Option<Instant> {
         let mut phase = activity.phase();
         if phase == Phase::Head && self.timeouts.head.is_none() {

@@ -14,7 +14,7 @@ use lucarne_log::OpenFile;
 
 /// A body that is complete in memory, except for a feed.
 ///
-/// Every other response of a log is a slice of memory before it is sent, so one concrete type is
+/// Every response except a feed is a slice of memory before it is sent, so one concrete type is
 /// enough: no boxing, no dynamic dispatch, and hyper knows the exact length and writes
 /// `Content-Length` itself.
 #[derive(Debug, Default)]
@@ -59,14 +59,14 @@ impl Body {
         }
     }
 
-    /// Keeps a value until a streamed body ends; drops it at once for other bodies.
+    /// Keeps a value until a streamed body ends. Drops the value at once for other bodies.
     pub(crate) fn hold(&mut self, held: impl Any + Send + Sync) {
         if let Some(streamed) = &mut self.streamed {
             streamed._held = Some(Box::new(held));
         }
     }
 
-    /// Returns the number of bytes that remain to be sent, if known.
+    /// Returns the number of bytes that remain to be sent; 0 for a streamed body.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -27,7 +27,7 @@ pub(crate) struct Budget {
     max_each: usize,
     /// Bytes in use beyond the free bytes of each client.
     held: AtomicUsize,
-    /// Requests that wait for the log to grow.
+    /// Number of requests of all clients that wait for a log to grow.
     waiting: AtomicUsize,
     clients: Mutex<HashMap<Network, Arc<Account>>>,
     metrics: BudgetMetrics,
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// Adds `bytes` unless the sum would exceed `max`; returns the previous value.
+/// Adds `bytes` and returns the previous value; `None` if the sum would exceed `max`.
 fn add(held: &AtomicUsize, bytes: usize, max: usize) -> Option<usize> {
     let added = held.fetch_update(Relaxed, Relaxed, |held| {
         held.checked_add(bytes).filter(|total| *total <= max)
@@ -182,7 +182,7 @@ pub(crate) const MAX_WAITING_EACH: usize = 64;
 /// Maximum number of waiting requests of all clients.
 const MAX_WAITING: usize = 16_384;
 
-/// A request that waits for a log to grow, counted until this is dropped.
+/// A request that waits for a log to grow, counted until the value is dropped.
 pub(crate) struct Waiting(Arc<Client>);
 
 impl Waiting {
@@ -212,7 +212,7 @@ impl Drop for Waiting {
 /// processes a few of these requests at a time, in the order of arrival.
 pub(crate) const MAX_LOOKING_EACH: usize = 16;
 
-/// A request that reads entries or searches a leaf, counted until this is dropped.
+/// A request that reads entries or searches a leaf, counted until the value is dropped.
 pub(crate) struct Looking(Arc<Client>);
 
 impl Looking {
@@ -229,7 +229,7 @@ impl Drop for Looking {
     }
 }
 
-/// Reserved bytes, released when this is dropped.
+/// Reserved bytes, released when the value is dropped.
 pub(crate) struct Reservation {
     client: Arc<Client>,
     bytes: usize,
@@ -318,7 +318,7 @@ mod tests {
         let mut rest = held(&again, 1).unwrap();
         assert_eq!(rest.grow(2), Err(Exhausted::Client));
         assert_eq!(rest.grow(1), Ok(()));
-        // Three clients use three quarters of the shared bytes; one uses the rest.
+        // Three clients use nine tenths of the shared bytes; the fourth client uses the rest.
         let others = ["192.0.2.2", "192.0.2.3"].map(|address| client(&budget, address));
         let theirs = others.each_ref().map(|client| held(client, EACH).unwrap());
         let last = client(&budget, "192.0.2.4");

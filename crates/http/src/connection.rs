@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) site: Arc<Site>,
     /// Raised when connections must finish the requests in flight and accept no new requests.
     pub(crate) closing: Signal,
-    /// Raised when the time to finish is over.
+    /// Raised when the time for the shutdown is over: all connections are closed.
     pub(crate) cut: Signal,
     /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
@@ -50,8 +50,8 @@ pub(crate) struct Shared {
     http2: http2::Builder<TokioExecutor>,
 }
 
-/// Maximum size of a request head, and of hyper's read buffer. No request of either API comes near
-/// this size.
+/// Maximum size of a request head in bytes. hyper's read buffer may have four times this size. No
+/// request of either API comes near this size.
 const MAX_HEAD: usize = 16 << 10;
 
 impl Shared {
@@ -111,7 +111,7 @@ impl Shared {
 /// Time for the first request of a connection when another process takes over.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Counts an open connection of a client until this is dropped.
+/// Counts an open connection of a client until the value is dropped.
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
@@ -142,14 +142,13 @@ impl Drop for OpenConnection {
 
 /// The reasons for the end of a connection.
 enum Ending {
-    /// The end according to HTTP.
+    /// The connection ended by the rules of HTTP, or with an error.
     Done,
     TimedOut(TimedOut),
-    /// The server cannot wait any longer.
+    /// The time for the shutdown is over.
     Cut,
 }
 
-/// Serves a connection until its end.
 pub(crate) async fn serve(
     mut tcp: TcpStream,
     tls: Option<Acceptor>,
@@ -163,8 +162,8 @@ pub(crate) async fn serve(
     let limits = &shared.site.limits;
     let mut limit = limits.idle_timeout;
     let mut used = false;
-    // An idle connection keeps little more than its socket: the HTTP state is boxed, and dropped
-    // after a few idle seconds. Ten thousand idle clients then cost a few megabytes.
+    // The HTTP state is boxed, and dropped after a few idle seconds. After that, an idle connection
+    // keeps little more than its socket. Ten thousand idle clients then cost a few megabytes.
     loop {
         match first_bytes(&tcp, limit, used, shared).await {
             Some(Protocol::Http1) => {
@@ -375,7 +374,7 @@ fn service(
     })
 }
 
-/// A request in flight, counted until this is dropped.
+/// A request in flight, counted until the value is dropped.
 struct InFlightRequest(Arc<Activity>);
 
 impl Drop for InFlightRequest {
@@ -420,8 +419,8 @@ where
             }
             return Poll::Ready(Ending::Done);
         }
-        // The timer may fire too early, which is cheaper than a reset per request. When it fires,
-        // or when the deadline is earlier than the timer, it is set again.
+        // The timer may fire too early, which is cheaper than a reset per request. The timer is set
+        // again when it fires, and when the deadline becomes earlier than the timer.
         while let Some(deadline) = watchdog.look(activity) {
             let deadline = Instant::from_std(deadline);
             if alarm.is_elapsed() && Instant::now() >= deadline {
@@ -442,16 +441,16 @@ where
 }
 
 const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 40\r\n\r\n\
-    the request's head took too long to come";
+    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 39\r\n\r\n\
+    the request head did not arrive in time";
 
 pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
-    content-length: 49\r\n\r\nthe server has as many connections as it may have";
+    content-length: 48\r\n\r\nthe server has the maximum number of connections";
 
-/// Sends a last response, closes this side, and reads for a while. Closing a socket with unread
-/// bytes resets the connection, and the client might never see the response while it still sends
-/// its body.
+/// Sends a last response, closes the server's side, and discards the client's bytes for up to three
+/// seconds. Closing a socket with unread bytes resets the connection, and the client might never
+/// see the response while it still sends its body.
 pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {
     let farewell = async {
         stream.write_all(last).await?;

@@ -24,7 +24,7 @@ impl AcceptedCodings {
     /// Parses an `Accept-Encoding` header.
     ///
     /// Without the header, gzip is accepted: static-ct-api permits compressed data tiles without
-    /// negotiation, and they are stored in gzip.
+    /// negotiation, and the log stores data tiles in gzip.
     pub(crate) fn parse(header: Option<&[u8]>) -> Self {
         let Some(header) = header else {
             return AcceptedCodings {
@@ -56,7 +56,7 @@ impl AcceptedCodings {
     }
 
     /// Returns the codings in order of preference; the first available one is sent. At equal
-    /// quality gzip wins, because it is stored and costs nothing.
+    /// quality gzip wins, because data tiles are stored in gzip.
     pub(crate) fn order(self) -> [Option<ContentCoding>; 3] {
         let mut order = [
             (self.gzip, ContentCoding::Gzip),

@@ -1,7 +1,7 @@
 //! The page of all errors: cause and remedy of each code.
 //!
 //! The texts are the tables of docs/reference/errors.md, which is part of the binary: the page
-//! exists without a web site of the project, and describes the running version.
+//! needs no web site of the project, and describes the running version.
 
 use std::sync::LazyLock;
 

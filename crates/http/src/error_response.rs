@@ -30,7 +30,7 @@ pub(crate) struct ErrorResponse {
     request: Option<RequestId>,
 }
 
-/// Code of an error, as an extension of its response: the metrics count responses by it.
+/// Code of an error, as an extension of its response: the metrics count responses by code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ErrorCode(pub(crate) &'static str);
 

@@ -8,8 +8,8 @@ use lucarne_log::StoredFile;
 use crate::encoding::ContentCoding;
 
 /// Returns the tag of a stored file in this coding. The tag is the sum of the stored bytes, which
-/// was computed when they were read. Different bytes have different tags, and serving a tile needs
-/// no hashing.
+/// was computed when the bytes were read. Different bytes have different tags, and serving a tile
+/// needs no hashing.
 pub(crate) fn of(stored: &StoredFile, coding: ContentCoding) -> HeaderValue {
     let suffix: &[u8] = match coding {
         ContentCoding::Identity => b"",

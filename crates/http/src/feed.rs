@@ -1,9 +1,10 @@
 //! The feed: the entries of a log as server-sent events (HTML, section 9.2), from any index.
 //!
 //! The server keeps no queue for a reader. Each reader takes the events of one data tile at a time,
-//! whose bytes all readers share, and requests the next tile when its socket has sent them. The
-//! bytes in use count towards the budget of the client. A reader that was up to date and falls far
-//! behind is disconnected; the last event has the index at which to continue.
+//! and all readers share the bytes of these events. When the socket has sent the events, the reader
+//! takes the next tile. The bytes in use count towards the budget of the client. A reader that was
+//! up to date and falls far behind is disconnected; the last event has the index at which to
+//! continue.
 
 use std::num::ParseIntError;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ enum BadIndex {
         source: ParseIntError,
     },
     #[error(
-        "entry {next} is beyond the {size} entries of the tree: is this the log that it was read from?"
+        "entry {next} is beyond the {size} entries of the tree: check that the index is from \
+         this log"
     )]
     Beyond { next: u64, size: u64 },
 }
@@ -135,7 +137,7 @@ struct FeedReader {
 enum End {
     /// The reader is too slow.
     Behind,
-    /// The client has exhausted its memory budget.
+    /// The memory budget of the client, or of all clients, is exhausted.
     Busy,
     /// The entries cannot be read.
     Unavailable,

@@ -19,13 +19,14 @@ pub(crate) struct Proxies(Option<Vec<Network>>);
 
 impl Proxies {
     /// Creates the set of proxies. `None` means "not configured"; an empty list means that there
-    /// are none.
+    /// are no proxies.
     pub(crate) fn new(named: Option<Vec<Network>>) -> Self {
         Proxies(named)
     }
 
-    /// Returns the address of the client whose request came from `peer`. Returns `None` if the
-    /// request came through a proxy and no proxies are configured.
+    /// Returns the address of the client whose request came from `peer`. Returns `None` if no
+    /// proxies are configured and the request may have come through a proxy: a field is present, or
+    /// `peer` is not a public address.
     ///
     /// If the fields of a configured proxy are missing or invalid, the proxy itself counts as the
     /// client.
@@ -47,7 +48,7 @@ fn is_named(named: &[Network], address: IpAddr) -> bool {
 }
 
 /// Returns the client's address according to the configured proxies. If both fields exist, the
-/// client may have sent one of them: they count only if they agree.
+/// client may have sent one of them. Therefore the fields count only if they agree.
 fn forwarded(headers: &HeaderMap, named: &[Network]) -> Option<IpAddr> {
     let standard = headers.contains_key(FORWARDED);
     let usual = headers.contains_key(X_FORWARDED_FOR);

@@ -43,8 +43,8 @@ impl Packed {
 }
 
 impl GetRoots {
-    /// Responds in gzip only if the client requests it: a client of RFC 6962 without the header may
-    /// not support it.
+    /// Responds in gzip only if the client accepts gzip in `Accept-Encoding`: other clients of RFC
+    /// 6962 may not support gzip.
     pub(crate) async fn respond(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let packed = self.packed(log.roots().get_roots_json()).await;
         let accepts = asked.get(ACCEPT_ENCODING).is_some_and(|header| {

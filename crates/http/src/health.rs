@@ -74,7 +74,7 @@ fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
     let mut detail = certificate.describe(now_ms);
     let hosts: BTreeSet<_> = logs.iter().flat_map(|log| hosts(log.config())).collect();
     for host in hosts.iter().filter(|host| !certificate.covers(host)) {
-        detail.push_str(&format!("; it is not for {host}"));
+        detail.push_str(&format!("; it does not cover {host}"));
     }
     Check {
         name: "tls_certificate",
@@ -84,7 +84,7 @@ fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
 }
 
 async fn report(log: &Log) -> LogReport<'_> {
-    // Read the state before the checks, so that the checks are never older.
+    // The state is read before the checks, so that the checks are never older than the state.
     let state = log.state();
     let health = log.health().await;
     LogReport {
@@ -103,7 +103,7 @@ async fn report(log: &Log) -> LogReport<'_> {
     }
 }
 
-/// Returns the name of a state.
+/// Returns the stable name of a state, as in `/health`, `stats.json` and the header `log-state`.
 pub fn state_name(state: &State) -> &'static str {
     match state {
         State::Starting => "starting",

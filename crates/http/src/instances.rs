@@ -5,8 +5,8 @@
 //! Traffic between instances is not secret: it consists of certificates, which will be public soon,
 //! and their indexes. Without the key, an attacker can neither submit an unverified entry nor send
 //! a response to a follower. Each request has a MAC (HMAC-SHA-256) of the log, a random number and
-//! the hash of the body. Each response has a MAC of that number and its own hash. The MAC of a
-//! request is verified before its body is read.
+//! the hash of the body. Each response has a MAC of the log, that number and the hash of its own
+//! body. The MAC of a request is verified before its body is read.
 //!
 //! A replayed request only submits entries that are already logged, which has no effect. A response
 //! is valid only for the request with its number.
@@ -58,23 +58,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time limit for the detection of a dead peer.
+/// Interval of the pings that detect a dead peer, and the time limit for the response to a ping.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// The key that all instances of a log share.
 #[derive(Clone, Debug)]
 pub struct InstanceKey(hmac::Key);
 
-/// The error for a key that is too short.
+/// The text is too short for a key: it could be guessed.
 #[derive(Debug, thiserror::Error)]
 #[error("expected at least 32 characters, found {0}: create a key with `openssl rand -base64 32`")]
 pub struct ShortKey(usize);
 
 impl InstanceKey {
-    /// Uses a text of at least 32 characters as the key.
+    /// Uses a text of at least 32 bytes as the key.
     ///
     /// # Errors
-    /// If the text is shorter, because it could be guessed.
+    /// If the text is shorter: an attacker could guess such a key.
     pub fn new(text: &str) -> Result<Self, ShortKey> {
         match text.len() {
             length @ ..32 => Err(ShortKey(length)),
@@ -94,7 +94,7 @@ impl InstanceKey {
     }
 }
 
-/// Returns the bytes of a MAC. All parts except the first have a fixed length.
+/// Returns the bytes that a MAC authenticates. All parts except the first have a fixed length.
 fn marked(what: &str, log: &LogId, number: &[u8], sum: &[u8]) -> Vec<u8> {
     [what.as_bytes(), &log.0, number, sum].concat()
 }
@@ -115,11 +115,11 @@ enum ExchangeError {
     Connection(#[from] io::Error),
     #[error(transparent)]
     Http(#[from] hyper::Error),
-    #[error("no random number is available")]
+    #[error("cannot be reached: the system provides no random numbers")]
     NoRandomness,
     #[error("invalid address: {0}")]
     Address(#[from] http::Error),
-    #[error("has another key: `key` of `instances` must be the same in all of them")]
+    #[error("has another key: `key` of `instances` must be the same in all instances")]
     Key,
     #[error("does not have this log")]
     UnknownLog,
@@ -127,7 +127,7 @@ enum ExchangeError {
     Status(StatusCode),
     #[error(transparent)]
     Body(Box<dyn Error + Send + Sync>),
-    #[error("the key does not authenticate the response, which is ignored")]
+    #[error("sent a response that the key does not authenticate: the response is ignored")]
     Unmarked,
 }
 
@@ -139,7 +139,7 @@ pub struct InstanceClient {
 }
 
 impl InstanceClient {
-    /// Creates a client with this key.
+    /// Creates a client that authenticates its requests with this key.
     pub fn new(key: InstanceKey) -> Self {
         InstanceClient {
             key,
@@ -251,18 +251,18 @@ type KeyedLog = (Arc<Log>, InstanceKey);
 pub struct InstanceServer {
     logs: RwLock<HashMap<[u8; 32], KeyedLog>>,
     connections: AtomicUsize,
-    /// The address that was refused last, so that it is logged once.
+    /// The last refused address: repeated refusals of one address are logged once.
     refused: Mutex<Option<std::net::IpAddr>>,
 }
 
 impl InstanceServer {
-    /// Adds a log.
+    /// Adds a log. Other instances that have `key` may then send entries for this log.
     pub fn add(&self, log: Arc<Log>, key: InstanceKey) {
         let id = log.config().key.log_id().0;
         self.logs.write().insert(id, (log, key));
     }
 
-    /// Removes a log: other instances get 404 for it.
+    /// Removes a log. Requests of other instances for this log then get 404.
     pub fn remove(&self, log: &LogId) {
         self.logs.write().remove(&log.0);
     }
@@ -367,8 +367,8 @@ impl InstanceServer {
         if self.refused.lock().replace(peer) != Some(peer) {
             tracing::warn!(
                 %peer,
-                "refused a peer without the key of `instances`. If it is an instance, configure \
-                 the same key there"
+                "refused a peer without the key of `instances`. If the peer is an instance, \
+                 configure the same key there"
             );
         }
     }

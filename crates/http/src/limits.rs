@@ -1,4 +1,4 @@
-//! Limits on the server resources of one client.
+//! Limits on the resources of the server, for one client and in total.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ pub struct Limits {
     /// Maximum bytes of incomplete submissions and of responses that clients are receiving, for all
     /// clients. Beyond that: 503.
     pub inflight_bytes: usize,
-    /// The same limit for one client: an IPv4 address or an IPv6 /56. Beyond that: 503.
+    /// Maximum of [`inflight_bytes`](Self::inflight_bytes) for one client: an IPv4 address or an
+    /// IPv6 /56. Beyond that: 503.
     pub client_inflight_bytes: usize,
     /// Maximum number of connections of all listeners. Further connections are closed. Without TLS,
     /// up to 64 of these connections get 503 first.

@@ -64,11 +64,10 @@ impl Listener {
         })
     }
 
-    /// Uses a socket that this process inherited from systemd, or from the process that it takes
-    /// over from.
+    /// Uses a socket that systemd, or the previous process of a takeover, passed to this process.
     ///
     /// # Errors
-    /// If it is not a listening TCP socket.
+    /// If the file descriptor is not a listening TCP socket.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         if !socket_acceptconn(&socket)? {
             return Err(io::Error::other("the socket does not listen"));
@@ -83,8 +82,8 @@ impl Listener {
         })
     }
 
-    /// Returns a duplicate of the socket. Connections wait in its queue as long as any process has
-    /// it open, whether or not this process accepts them.
+    /// Returns a duplicate of the socket. Connections wait in the socket's queue while any process
+    /// has the socket open, even if this process accepts none of the connections.
     ///
     /// # Errors
     /// If the process has reached its limit of open files.
@@ -180,5 +179,6 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
     ));
 }
 
-/// Maximum number of excess connections that get an explanation; the others are just closed.
+/// Maximum number of excess connections that get an explanation. Other excess connections are
+/// closed without a response.
 const EXPLAINED: usize = 64;

@@ -1,7 +1,7 @@
 //! `log.v3.json`: the metadata of a log for log lists.
 //!
-//! The fields of version 3 of the log list, and the fields that operators publish for their logs
-//! (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
+//! The file has the fields of version 3 of the log list, and the fields that operators publish for
+//! their logs (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
 
 use base64_simd::STANDARD;
 use http::StatusCode;
@@ -17,7 +17,7 @@ use crate::route::Prefix;
 use crate::timestamp::rfc3339;
 
 /// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
-/// so this is the maximum age of a checkpoint.
+/// so the value is the maximum age of a checkpoint.
 const MMD_SECONDS: u32 = 60;
 
 #[derive(Serialize)]
@@ -256,9 +256,8 @@ fn describe<'a>(
     }
 }
 
-/// Returns `true` if the log is for TLS only: it accepts certificates for servers (or for any
-/// purpose, which includes them), and no prefix is plain HTTP. The flag is only set if both are
-/// true.
+/// Returns `true` if the log accepts only certificates for servers (or for any purpose, which
+/// includes servers), and both prefixes begin with `https://`.
 fn is_tls_only(config: &LogConfig) -> bool {
     let prefixes = [&config.submission_prefix, &config.monitoring_prefix];
     config.policy.require == Require::ServerAuth

@@ -15,7 +15,7 @@ use crate::signal::Signal;
 /// Maximum wait: shorter than the timeouts of proxies, which are 30 s or more.
 pub(crate) const LONGEST: Duration = Duration::from_secs(25);
 
-/// Returns the size in `after=SIZE` of a query; `None` if it is absent.
+/// Returns the size in `after=SIZE` of a query; `None` if the query has no such parameter.
 ///
 /// # Errors
 /// If the value is not a number.
@@ -23,7 +23,8 @@ pub(crate) fn after(query: Option<&str>) -> Result<Option<u64>, std::num::ParseI
     parameter(query, "after").map(str::parse).transpose()
 }
 
-/// Returns the value of a parameter in a query without unescaping it: numbers need no escapes.
+/// Returns the value of a parameter in a query. The value is not unescaped, because numbers need no
+/// escapes.
 pub(crate) fn parameter<'q>(query: Option<&'q str>, name: &str) -> Option<&'q str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
@@ -46,7 +47,7 @@ pub(crate) async fn wait(
     }
     let _waiting = Waiting::enter(client)?;
     tokio::select! {
-        // Returns at once if the log was dropped, and after the timeout if it does not grow.
+        // Returns at once if the log was dropped, and after the timeout if the log does not grow.
         _ = timeout(LONGEST, grown.wait_for(|size| *size > after)) => {}
         () = closing.raised() => {}
     }

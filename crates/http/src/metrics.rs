@@ -75,8 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns `true` for requests that anyone may send in any number: they count towards the read
-    /// limits. Requests for a checkpoint do not, nor do requests with separate limits.
+    /// Returns `true` for requests that count towards the read limits. Requests for a checkpoint,
+    /// and requests with separate limits, do not count.
     pub(crate) fn is_read(self) -> bool {
         !matches!(
             self,
@@ -89,7 +89,7 @@ impl Endpoint {
     }
 }
 
-/// The statuses that this server sends; others count as 500.
+/// The statuses that this server sends. Any other status counts as 0.
 const STATUSES: [u16; 19] = [
     200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 503, 0,
 ];

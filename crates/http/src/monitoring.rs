@@ -42,7 +42,7 @@ struct Packed {
     zstd: Option<Tile>,
 }
 
-/// Maximum number of concurrent decompressions for one log. Readers rarely need them.
+/// Maximum number of concurrent decompressions for one log. Few readers need decompressed tiles.
 const DECOMPRESSING: usize = 2;
 
 impl Monitoring {
@@ -233,7 +233,7 @@ impl Monitoring {
     }
 }
 
-/// Header of a checkpoint that reports the state of a log; absent if the log runs.
+/// Header of a checkpoint that reports the state of a log; absent if the log runs or follows.
 const LOG_STATE: HeaderName = HeaderName::from_static("log-state");
 
 /// Adds the header for a log that does not run.
@@ -245,8 +245,8 @@ pub(crate) fn say_state(log: &Log, response: &mut Response) {
     }
 }
 
-/// Returns the state as an item of RFC 9651, with the start of the stop as its date. The reason is
-/// not public.
+/// Returns the state as an item of RFC 9651, with the time of the stop as a parameter; `None` if
+/// the log runs or follows. The reason of the stop is not public.
 fn state(state: &State) -> Option<HeaderValue> {
     match state {
         State::Running | State::Following { .. } => None,
@@ -347,7 +347,7 @@ fn unread(error: &ReadError) -> Response {
             tracing::warn!("a read failed: {reason}");
             unavailable("the log's storage does not respond; retry in a moment\n")
         }
-        // Caches must not store this: the operator may repair the file.
+        // Caches must not store this response: the operator may repair the file.
         ReadError::Damaged { .. } => {
             tracing::error!("a read failed: {error}");
             unavailable("the stored file is damaged; the operator has been informed\n")

@@ -193,7 +193,7 @@ fn milliseconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64() * 1e3)
 }
 
-/// Formats Unix milliseconds as a date; earlier times become the first day of 1970.
+/// Formats Unix milliseconds as a date; times before 1970 become 1970-01-01.
 fn date(ms: i64) -> String {
     let text = rfc3339(u64::try_from(ms).unwrap_or_default());
     text.split('T').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Creation of responses without allocation.
+//! Creation of responses. A complete representation needs no allocation.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ pub(crate) struct Representation<'a> {
 }
 
 impl Representation<'_> {
-    /// Responds to GET or HEAD with all bytes, a part, or 304 if the reader has them. RFC 9110,
-    /// section 13.2.2 defines the order of the checks.
+    /// Responds to GET or HEAD with all bytes, a part of the bytes, or 304 if the reader has all
+    /// bytes. RFC 9110, section 13.2.2 defines the order of the checks.
     ///
     /// The header map of the request is reused for the response, and hyper reuses it for the next
     /// request of the connection: nothing is allocated.
@@ -148,7 +148,7 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
     response
 }
 
-/// Creates a short response for this request alone.
+/// Creates a response without an entity tag and without ranges.
 pub(crate) fn plain(
     status: StatusCode,
     content_type: &HeaderValue,

@@ -1,9 +1,9 @@
 //! The read endpoints of RFC 6962 (sections 4.3 to 4.6 and 4.8), for clients that do not support
 //! tiles.
 //!
-//! A response that can never change has an unlimited cache lifetime: a proof between two sizes, or
-//! existing entries. Responses for one client count towards its budget until the client has
-//! received them.
+//! A response that can never change has a cache lifetime of one year: a proof between two sizes, or
+//! existing entries. Responses with entries count towards the budget of the client until the client
+//! has received them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ mod parameters;
 
 pub(crate) use endpoint::Rfc6962Read;
 
-/// Responds to a GET.
+/// Responds to a GET or HEAD.
 pub(crate) async fn respond(
     log: &Log,
     read: Rfc6962Read,
@@ -142,8 +142,8 @@ async fn entry_and_proof(
 fn looking(client: &Arc<Client>) -> Result<Looking, ErrorResponse> {
     Looking::enter(client).ok_or_else(|| {
         let detail = format!(
-            "this client has {MAX_LOOKING_EACH} such requests in flight, the maximum for one \
-             client: wait for their responses first"
+            "this client has {MAX_LOOKING_EACH} requests for entries or proofs in flight, the \
+             maximum for one client: wait for their responses first"
         );
         let status = StatusCode::TOO_MANY_REQUESTS;
         ErrorResponse::read(status, "too_many_requests", detail).and_retry(1)

@@ -3,7 +3,7 @@
 //! There is no web framework here. The prefixes are known only from the configuration, and each
 //! stands for one or both of two small APIs (static-ct-api, "Submission APIs" and "Monitoring
 //! APIs"). A request for a tile has a budget of ten microseconds, including system calls: a few
-//! calls of `starts_with` fit into it, and are easy to review.
+//! calls of `starts_with` fit into this budget, and are easy to review.
 //!
 //! Paths are compared byte by byte and never decoded: no path of either API needs escapes, and
 //! nothing can be decoded twice. No part of a path ever reaches the storage: tiles and issuers are
@@ -47,7 +47,7 @@ impl Roles {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The prefix is not a usable URL.
-    #[error("{url}: {problem}; expected something like https://ct.example.org/2026h1/")]
+    #[error("{url}: {problem}; expected a URL such as https://ct.example.org/2026h1/")]
     Url {
         /// The prefix as configured.
         url: String,
@@ -61,7 +61,7 @@ pub enum PrefixError {
         prefix: String,
         /// Short name of one log.
         first: String,
-        /// Short name of the other.
+        /// Short name of the other log.
         second: String,
     },
 }
@@ -164,8 +164,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Finds the log of a path. The host only matters if two logs share a path: behind a proxy it
-    /// often differs from the host that clients see.
+    /// Finds the log of a path. The host only matters if two logs share a path: behind a proxy, the
+    /// host of a request often differs from the host that clients see.
     pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<RouteMatch<'p>> {
         let (route, rest) = self
             .0
@@ -205,7 +205,8 @@ pub(crate) enum Resource {
     Names(Tile),
     Issuer(Fingerprint),
     LogJson,
-    /// A read endpoint of RFC 6962, below either prefix: its clients know only one prefix of a log.
+    /// A read endpoint of RFC 6962, below either prefix, because clients of RFC 6962 know only one
+    /// prefix of a log.
     Rfc6962(Rfc6962Read),
     /// New entries as server-sent events.
     Feed,
@@ -214,7 +215,7 @@ pub(crate) enum Resource {
     Stats,
     Style,
     Script,
-    /// The page of all errors, below either prefix: refusals link to it.
+    /// The page of all errors, below either prefix, because refusals link to this page.
     Errors,
     /// A submission prefix without a path: redirects to the page.
     Redirect,
@@ -299,7 +300,7 @@ impl Resource {
         Resource::NotFound(PathError::Unknown)
     }
 
-    /// Returns `true` for a full data tile, the only kind worth compressing.
+    /// Returns `true` for a data tile, full or partial. Hash tiles are not compressible.
     pub(crate) fn is_data(tile: Tile) -> bool {
         tile.level() == Level::Data
     }

@@ -48,7 +48,7 @@ impl FileBody {
 
 /// The next action for slices that are to be written.
 enum NextWrite {
-    /// Send this part of this file: the first slice belongs to it.
+    /// Send the file from this offset: the first slice belongs to the file.
     Send(Arc<OpenFile>, usize),
     /// Write the first slice: a later slice belongs to the file.
     Precede,
@@ -80,7 +80,8 @@ impl QueuedResponse {
         }
     }
 
-    /// Records that the file was sent up to `end`, and releases it at its end.
+    /// Records that the file was sent up to the offset `end`. Releases the file if all bytes were
+    /// sent.
     fn sent(&self, end: usize) {
         let mut body = self.0.lock();
         body.take_if(|body| end >= body.bytes.len());
@@ -110,8 +111,8 @@ impl SendfileStream {
             })),
             NextWrite::Write => return Poll::Ready(None),
         };
-        // Nothing was sent, because the file was truncated. A broken connection will be reported by
-        // the write.
+        // If nothing was sent, the file was truncated or cannot be sent, and its bytes are written
+        // instead. The write will also report a broken connection.
         let sent = sent.ok().filter(|sent| *sent > 0);
         if sent.is_none() {
             self.queued.0.lock().take();

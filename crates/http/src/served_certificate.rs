@@ -8,7 +8,8 @@ use rustls::server::ParsedCertificate;
 
 use crate::timestamp::rfc3339;
 
-/// A renewal is late if less than this time, or a quarter of the certificate's lifetime, is left.
+/// A renewal is late if less than this time is left, in milliseconds. For certificates with a short
+/// lifetime, this time is a quarter of the lifetime.
 const LATE_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// The certificate that every client gets.
@@ -22,9 +23,9 @@ pub struct ServedCertificate {
 /// The state of a certificate at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// Clients accept the certificate, and it need not be renewed yet.
+    /// Clients accept the certificate. A renewal is not due yet.
     Valid,
-    /// Clients accept the certificate, but it should have been renewed.
+    /// Clients accept the certificate, but its renewal is late.
     Expiring,
     /// Clients refuse the certificate, because it is not valid yet.
     NotYet,
@@ -44,7 +45,7 @@ impl ServedCertificate {
         })
     }
 
-    /// Returns notAfter in Unix milliseconds.
+    /// Returns notAfter in Unix milliseconds; `i64::MAX` if the field is invalid.
     pub fn not_after_ms(&self) -> i64 {
         self.not_after_ms
     }

@@ -11,7 +11,8 @@ use crate::connection::Shared;
 use crate::listener::{Listener, accept};
 use crate::site::Site;
 
-/// A site that is being served. Connections continue if this is dropped.
+/// A site that is being served. If the value is dropped, open connections continue, and no new
+/// connections are accepted.
 pub struct Serving {
     shared: Arc<Shared>,
     accepting: JoinSet<()>,
@@ -54,7 +55,8 @@ impl Serving {
     }
 
     /// Waits until all connections have ended, for up to
-    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and then closes the others.
+    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and then closes the remaining
+    /// connections.
     pub async fn drain(&self) {
         let patience = self.shared.site.limits.drain_timeout;
         if !self.shared.open.drain(patience).await {
@@ -67,7 +69,8 @@ impl Serving {
 /// lets the requests in flight finish for up to
 /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and returns.
 ///
-/// Submissions in flight wait for a round: shut the logs down concurrently, not before.
+/// Submissions in flight wait for a round. The caller must therefore shut down the logs while this
+/// function runs, not before.
 pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Future<Output = ()>) {
     let mut serving = Serving::start(listeners, site);
     shutdown.await;

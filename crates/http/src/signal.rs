@@ -26,8 +26,8 @@ impl Signal {
         self.raised.load(Ordering::Acquire)
     }
 
-    /// Returns a future that is ready when the flag is raised. Only one task may poll it, because
-    /// the waker is registered at the first poll.
+    /// Returns a future that is ready when the flag is raised. Only one task may poll the future,
+    /// because the waker is registered at the first poll.
     pub(crate) fn raised(&self) -> Raised<'_> {
         Raised {
             signal: self,

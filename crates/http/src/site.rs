@@ -43,11 +43,11 @@ pub enum EndpointSet {
     Operations,
 }
 
-/// The logs of a process with everything that is served for them. All listeners share it.
+/// The logs of a process, their pages and the metrics. All listeners share the site.
 pub struct Site {
     /// Replaced as a whole: a request uses one table from its beginning to its end.
     table: ArcSwap<Table>,
-    /// Number of the next log that is added. Held while the table is replaced.
+    /// Number of the next log that is added. The lock is held while the table is replaced.
     next_number: Mutex<usize>,
     /// TLS of the listeners, if any.
     pub(crate) tls: OnceLock<Arc<Tls>>,
@@ -108,7 +108,7 @@ impl Site {
     }
 
     /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that
-    /// are `leaving` have their paths, but are not in `/health` and lists of logs. Requests in
+    /// are `leaving` keep their paths, but are not in `/health` and lists of logs. Requests in
     /// progress get their response from the log that they began with. The metrics of removed logs
     /// are removed.
     ///

@@ -146,7 +146,7 @@ async fn await_start(
     if log.is_starting() {
         let mut held = Reservation::nothing(client);
         held.grow(bytes)?;
-        // If the log is not open by then, it refuses the submission.
+        // If the log is still not open after this wait, the log refuses the submission.
         let _ = tokio::time::timeout(limits.start_timeout, log.started()).await;
     }
     Ok(())

@@ -84,8 +84,8 @@ impl Tls {
         }))))
     }
 
-    /// Replaces certificate and key for new connections. If they are invalid, the old certificate
-    /// and key stay. Has no effect if certificates are selected by name.
+    /// Replaces certificate and key for new connections. If the new certificate or key is invalid,
+    /// the old certificate and key stay. Has no effect if certificates are selected by name.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -97,7 +97,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the current certificate of all clients; `None` if it is selected by name.
+    /// Returns the current certificate of all clients; `None` if certificates are selected by name.
     pub fn certificate(&self) -> Option<ServedCertificate> {
         match &self.0 {
             Certificates::Given(given) => Some(given.load().certificate.clone()),

@@ -30,7 +30,7 @@ use crate::version::LONG;
     name = "lucarne",
     version,
     long_version = LONG,
-    about = "A Certificate Transparency log for the static CT API, and load tests for any",
+    about = "A Certificate Transparency log for the static CT API, and load tests for any log",
     after_help = "Exit codes: 0 done, or stopped on request; 1 error (details on standard error); \
                   2 wrong usage; 130 stopped at once by a second signal.\n\n\
                   Start here: `lucarne demo`. Every key of the configuration file is in \

@@ -76,11 +76,11 @@ pub struct Config {
     pub listen: Vec<Located<Listen>>,
     /// Location of the lock.
     pub checkpoints: Located<LockPlace>,
-    /// Socket for the hand-over to the next process.
+    /// Socket through which the next process takes over; `None` without handover.
     pub handover: Option<Located<PathBuf>>,
     /// Certificate and key; `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Library that verifies signatures in all logs.
+    /// Verifier of the signatures of submissions, for all logs.
     pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,
@@ -173,7 +173,7 @@ impl Config {
         })
     }
 
-    /// Returns the TLS files.
+    /// Returns the files of the TLS certificate and key; an empty list without TLS.
     pub(crate) fn tls_files(&self) -> Vec<PathBuf> {
         let files = self.tls.iter();
         let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);

@@ -90,7 +90,7 @@ pub(crate) async fn kept_or_new_lock(place: &LockPlace) -> Result<(Arc<dyn Lock>
     }
     match open::new_lock(place).await {
         Ok(lock) => Ok((lock, vec![format!("created lock {place}")])),
-        // The lock exists. Its first error names the problem.
+        // The lock exists. The error of the first attempt names the problem.
         Err(_) => Err(refused.into()),
     }
 }
@@ -149,8 +149,8 @@ pub(crate) async fn create_missing(
     Ok(())
 }
 
-/// Creates a log that a reload has added, if it does not exist and may be created now. Gives the
-/// log its turn after the first attempt.
+/// Creates a log that a reload has added, if it does not exist and may be created now. The log
+/// opens after the first attempt.
 pub(crate) async fn create_added(
     log: LogSettings,
     creation: Creation,

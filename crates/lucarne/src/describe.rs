@@ -21,7 +21,13 @@ pub(crate) async fn keep(log: Arc<Log>) {
         if open && json != published {
             match log.publish_log_json(json.clone().into()).await {
                 Ok(()) => published = json,
-                Err(error) => tracing::warn!(log = log.config().shortname, %error, "log.v3.json"),
+                Err(error) => {
+                    tracing::warn!(
+                        log = log.config().shortname,
+                        %error,
+                        "cannot publish log.v3.json"
+                    );
+                }
             }
         }
         let pause = if open { INTERVAL } else { INTERVAL / 10 };

@@ -33,8 +33,8 @@ pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files that the process may have open, and the most connections that leave enough of
-/// them for the logs; `None` if there is no limit.
+/// Returns the limit of open files, and the maximum number of connections that leaves enough files
+/// for the logs; `None` if open files are unlimited.
 fn max_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     let Some(files) = runtime::raise_open_files() else {
         return Ok(None);

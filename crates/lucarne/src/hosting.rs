@@ -17,7 +17,7 @@ use crate::{describe, roots};
 
 /// The logs of this process with the settings that are in effect.
 pub(crate) struct Hosted {
-    /// The settings.
+    /// The settings of the process and of its logs.
     pub(crate) config: Config,
     /// The logs, in the order of the settings.
     pub(crate) logs: Vec<Arc<Log>>,
@@ -30,7 +30,7 @@ impl Hosted {
     }
 }
 
-/// The present [`Hosted`]. A reload replaces it as a whole.
+/// The present [`Hosted`]. A reload replaces the whole value.
 #[derive(Clone)]
 pub(crate) struct Current(Arc<RwLock<Arc<Hosted>>>);
 
@@ -55,18 +55,18 @@ pub(crate) struct Host {
     pub(crate) lock: Arc<dyn Lock>,
     /// The metrics of the logs.
     pub(crate) metrics: Metrics,
-    /// The metrics of their stores.
+    /// The metrics of the stores.
     pub(crate) metering: Metering,
     /// The verifier of signatures.
     pub(crate) verification: Arc<Verification>,
     /// The servers for other instances.
     pub(crate) instances: InstanceServers,
-    /// Keeps the descriptions of the logs up to date.
+    /// Tasks that keep the descriptions of the logs up to date.
     pub(crate) describing: JoinSet<()>,
 }
 
 impl Host {
-    /// Starts a log of this process. The log opens in the background, after its turn has come.
+    /// Starts a log of this process. The log opens in the background, after `turn` has come.
     pub(crate) fn start(&mut self, settings: &LogSettings, roots: Roots, turn: &Turn) -> Arc<Log> {
         let cache = ReadCache {
             directory: settings.tiles_directory(),
@@ -87,7 +87,7 @@ impl Host {
         log
     }
 
-    /// Listens for the other instances of a log before its start, if instances are configured.
+    /// Listens for the other instances of a log before the log starts, if instances are configured.
     ///
     /// # Errors
     /// If the address is taken, or is not an address of this machine.

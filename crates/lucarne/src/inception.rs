@@ -51,7 +51,7 @@ impl Birth {
         };
         format!(
             "log `{}` does not exist in {}, and {day}. A mistyped path or key must not fork a log: \
-             correct it, or, if the log is new, create it with `lucarne init`",
+             correct the path or key, or, if the log is new, create it with `lucarne init`",
             log.shortname.value, lock
         )
     }
@@ -61,7 +61,7 @@ impl Birth {
 ///
 /// # Errors
 /// If clients would change a prefix, if the log's data or its dedup index contain the log, or if
-/// they cannot be read.
+/// the data or the dedup index cannot be read.
 pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
     for (key, prefix) in [
         ("submissionprefix", &log.submission.value),

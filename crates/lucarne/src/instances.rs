@@ -34,7 +34,7 @@ impl InstanceServers {
         Ok(servers)
     }
 
-    /// Listens on the address that a log has for other instances, if it has one.
+    /// Listens on the address that a log has for other instances, if the log has one.
     ///
     /// # Errors
     /// If the address is taken, or is not an address of this machine.
@@ -62,7 +62,7 @@ impl InstanceServers {
         Ok(())
     }
 
-    /// Adds a log to the server of its address, if it has one.
+    /// Adds a log to the server of its address, if the log has one.
     pub(crate) fn add(&self, settings: &LogSettings, log: &Arc<Log>) {
         if let Some(instances) = &settings.instances
             && let Some(listening) = self.0.get(&instances.value.listen)

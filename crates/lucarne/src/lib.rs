@@ -140,7 +140,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
 }
 
 /// Sets the umask of commands that write a log, so that only this user can read new files,
-/// including those of the index. Published files get an explicit mode.
+/// including the files of the index. Published files get an explicit mode.
 fn keep_files_private(command: &Command) {
     let is_of_log = matches!(
         command,

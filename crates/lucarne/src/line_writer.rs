@@ -203,7 +203,7 @@ mod tests {
             (&writer).write_all(&line).unwrap();
         }
         let dropped = writer.dropped().get() as usize;
-        // One buffer waits, and at most another is with the thread.
+        // One buffer is full, and the thread has at most one more.
         assert!(
             dropped >= sent / 3 && dropped <= 2 * sent / 3,
             "{dropped} of {sent}"

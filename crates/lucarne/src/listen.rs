@@ -17,7 +17,7 @@ pub(crate) type Socket = (String, OwnedFd);
 /// (`LISTEN_FDNAMES`).
 ///
 /// # Errors
-/// If one of them is not a TCP socket.
+/// If a socket is not a TCP socket.
 pub(crate) fn activated() -> Result<Vec<Socket>> {
     let mut given = ListenFd::from_env();
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -29,7 +29,8 @@ pub(crate) fn activated() -> Result<Vec<Socket>> {
             .filter(|name| !name.is_empty())
             .unwrap_or("unnamed");
         let socket = given.take_tcp_listener(number);
-        let socket = socket.with_context(|| format!("socket {number} of systemd, `{name}`"))?;
+        let socket =
+            socket.with_context(|| format!("cannot use systemd socket {number}, `{name}`"))?;
         let Some(socket) = socket else { continue };
         let socket = OwnedFd::from(socket);
         // Commands that print secrets must not inherit the socket.
@@ -53,7 +54,10 @@ pub(crate) async fn all(
     let mut given = Vec::new();
     for (name, socket) in sockets {
         let listener = Listener::from_socket(socket);
-        given.push((listener.with_context(|| format!("socket `{name}`"))?, name));
+        given.push((
+            listener.with_context(|| format!("cannot use socket `{name}`"))?,
+            name,
+        ));
     }
     let mut listeners = Vec::new();
     for place in &config.listen {
@@ -81,7 +85,7 @@ pub(crate) async fn all(
                  there, or remove the socket from its unit"
             );
         }
-        tracing::info!(%address, "closed, because it is no longer configured");
+        tracing::info!(%address, "closed a socket that is no longer configured");
     }
     Ok(listeners)
 }
@@ -106,7 +110,7 @@ pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
              configure another address with {option}"
         ),
         Some(BindError::Unusable { error, .. }) => {
-            anyhow!("cannot listen on {place}: {error}; give another place with {option}")
+            anyhow!("cannot listen on {place}: {error}; configure another address with {option}")
         }
     })
 }

@@ -24,7 +24,7 @@ pub enum Format {
     Json,
 }
 
-/// Log of this process. Dropping it writes the queued lines.
+/// Log of this process. Dropping the value writes the queued lines.
 pub(crate) struct Logging {
     _flush: Flush,
     dropped: DroppedLines,

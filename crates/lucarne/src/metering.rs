@@ -258,7 +258,7 @@ impl Lock for MeteredLock {
 mod tests {
     use super::*;
 
-    /// The places of [`Operation::ALL`] and [`Outcome::ALL`] are their numbers.
+    /// The position of an item in [`Operation::ALL`] and [`Outcome::ALL`] is its number.
     #[test]
     fn each_request_is_counted_under_its_own_name() {
         let mut registry = Registry::default();

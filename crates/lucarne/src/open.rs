@@ -84,7 +84,8 @@ pub(crate) async fn lock(
 /// Creates a lock, if this kind of lock can be created, and opens it.
 ///
 /// # Errors
-/// [`LockError::Unusable`], also if the lock exists already.
+/// [`LockError::Failed`] if the lock does not respond, else [`LockError::Unusable`]. An existing
+/// database file or table is unusable; a lock in a bucket is only opened.
 pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
     Ok(match place {
         LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),
@@ -151,7 +152,7 @@ fn sqlite(path: &std::path::Path) -> String {
 pub(crate) struct ReadCache {
     /// Directory of the cache.
     pub(crate) directory: PathBuf,
-    /// Maximum size in bytes; 0 keeps nothing.
+    /// Maximum size in bytes; 0 disables the cache.
     pub(crate) bytes: u64,
 }
 
@@ -159,7 +160,8 @@ pub(crate) struct ReadCache {
 /// data, because another process has them open.
 pub(crate) struct LateAssets {
     place: DataPlace,
-    /// The cache for readers of a bucket. Before its turn, another process uses its directory.
+    /// The cache for readers of a bucket. Before the turn of this process, another process uses the
+    /// directory of the cache.
     cache: Option<Arc<DiskCache>>,
     observer: Arc<dyn Observer>,
     turn: Turn,

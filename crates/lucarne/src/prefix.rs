@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 const MAX_HOST: usize = 253;
 /// Maximum length of a label of a host name.
 const MAX_LABEL: usize = 63;
-/// Characters of a path besides letters and digits. Clients and proxies do not change them, and the
-/// key name of a signed note may contain them.
+/// Characters of a path besides letters and digits. Clients and proxies do not change these
+/// characters, and the key name of a signed note may contain them.
 const PATH_CHARACTERS: &str = "-._~!$&'()*,;=:";
 
 /// A submission or monitoring prefix: an `http://` or `https://` URL with an optional trailing
@@ -32,8 +32,8 @@ impl Prefix {
         self.origin().split('/').next().unwrap_or_default()
     }
 
-    /// Returns why a new log must not have this prefix. Clients omit a part of it, while the log's
-    /// origin would contain that part forever.
+    /// Returns why a new log must not have this prefix. Clients omit a part of such a prefix, but
+    /// the log's origin would contain that part forever.
     pub(crate) fn oddity(&self) -> Option<&'static str> {
         let (host, port) = split(self.authority());
         let default = if self.url.starts_with("https:") {
@@ -57,7 +57,9 @@ pub(crate) enum PrefixError {
     #[error("has a query, a fragment or a user name, which a prefix cannot have")]
     Parts,
     /// A character that the key name of a signed note must not contain.
-    #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
+    #[error(
+        "has a space, a control character or a plus sign, which a checkpoint's origin cannot have"
+    )]
     Characters,
     #[error("has no host name")]
     NoHost,
@@ -85,7 +87,7 @@ pub(crate) enum PrefixError {
     PathCharacter(char),
 }
 
-/// Parses a [`Prefix`].
+/// Parses the URL of a [`Prefix`]. Adds the slash at the end, if it is missing.
 pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
     let rest = text
         .strip_prefix("https://")

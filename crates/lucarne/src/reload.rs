@@ -57,15 +57,15 @@ pub(crate) struct Progress {
 
 /// A step of a reload.
 pub(crate) enum Event {
-    /// The file was read; `None` if it has problems, which were reported.
+    /// The file was read; `None` if the file has problems, which were reported.
     Read(Option<Box<Reading>>),
     /// A removed log is closed.
     Closed(Arc<Log>),
 }
 
 impl Reload {
-    /// Reads the file in the background. If the file is already being read, it is read again
-    /// afterwards. Returns `false` if the settings are from flags.
+    /// Reads the file in the background. If the file is already being read, a second read follows.
+    /// Returns `false` if the settings are from flags.
     pub(crate) fn begin(&mut self) -> bool {
         let Some(file) = self.file.clone() else {
             return false;
@@ -105,7 +105,7 @@ impl Reload {
         }
     }
 
-    /// Returns the logs that are not closed, also those that are being removed.
+    /// Returns the logs that are not closed, including the logs that are being removed.
     pub(crate) fn logs(&self) -> Vec<Arc<Log>> {
         let mut logs = self.hosted.now().logs.clone();
         logs.extend(self.leaving());
@@ -222,7 +222,7 @@ impl Reload {
     /// Opens a log that the file has and the process does not.
     ///
     /// # Errors
-    /// If its address for other instances cannot be listened on.
+    /// If the process cannot listen on the log's address for other instances.
     async fn open(&mut self, settings: &LogSettings, roots: Roots) -> anyhow::Result<Arc<Log>> {
         self.host.listen(settings).await?;
         let (give, turn) = Turn::later();
@@ -239,7 +239,7 @@ impl Reload {
         Ok(log)
     }
 
-    /// Serves the present logs, and those that are being removed.
+    /// Serves the present logs, and the logs that are being removed.
     fn serve_logs(&self) {
         let logs = self.hosted.now().logs.clone();
         if let Err(error) = self.site.replace_logs(logs, self.leaving()) {

@@ -176,7 +176,8 @@ pub(crate) fn awaits_ccadb(log: &LogSettings) -> bool {
     ccadb.is_some_and(|ccadb| ccadb::is_remote(&ccadb.value.source)) && remembered(log).is_empty()
 }
 
-/// Returns CCADB's roots of earlier starts.
+/// Returns the roots of CCADB that earlier processes stored, and the roots that Sunlight accepted
+/// before.
 fn remembered(log: &LogSettings) -> Roots {
     let pem = std::fs::read(log.ccadb_file()).unwrap_or_default();
     let (mut known, _) = Roots::from_pem(&pem);

@@ -240,7 +240,7 @@ impl Server {
         let estate = self.estate()?;
         let giver = tokio::select! {
             giver = taking.accept() => giver?,
-            name = self.signals.stop() => bail!("{name}: nothing was taken over"),
+            name = self.signals.stop() => bail!("stopped by {name}: nothing was taken over"),
         };
         let listeners = std::mem::take(&mut self.listeners);
         let mut serving = Serving::start(listeners, self.site.clone());
@@ -269,14 +269,14 @@ impl Server {
         if giver == Giver::Waits {
             giver = tokio::select! {
                 giver = taking.yours() => giver?,
-                name = self.signals.stop() => bail!("{name}"),
+                name = self.signals.stop() => bail!("stopped by {name}"),
             };
         }
         self.turn.give();
         let hosted = self.hosted.now();
         let (created, lock, creation) = (hosted.clone(), self.lock.clone(), self.creation);
         tokio::spawn(async move {
-            // New logs. The state of each log shows its error, too.
+            // Creates the logs that are new. The state of a log also shows the error.
             if let Err(error) = create_missing(&created.config, creation, &lock).await {
                 tracing::error!("{error:#}");
             }
@@ -284,7 +284,7 @@ impl Server {
         if giver == Giver::Waits {
             tokio::select! {
                 opened = taking.opened(&hosted.logs) => drop(opened?),
-                name = self.signals.stop() => bail!("{name}"),
+                name = self.signals.stop() => bail!("stopped by {name}"),
             }
         }
         Ok(())
@@ -393,6 +393,9 @@ async fn close_lock(lock: &dyn Lock) {
         .await
         .is_err()
     {
-        tracing::warn!("{} does not respond: it is not closed", lock.location());
+        tracing::warn!(
+            "the lock {} does not respond and was not closed",
+            lock.location()
+        );
     }
 }

@@ -19,7 +19,9 @@ pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
             errln!("the shutdown has not ended within `draintimeout`: exiting");
             std::process::exit(1);
         }
-        Err(error) => tracing::warn!(%error, "a shutdown will have no time limit"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot listen for signals: a shutdown has no time limit")
+        }
     };
     let thread = std::thread::Builder::new().name("lucarne-exit".into());
     thread.spawn(wait).map(drop)

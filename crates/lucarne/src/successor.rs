@@ -13,7 +13,8 @@ pub(crate) fn remember() {
 }
 
 /// Starts the program at the stored path with the arguments of this process. The new process takes
-/// over by itself. If it fails, it logs the reason, and this process continues.
+/// over by itself. If the new process fails, the new process logs the reason, and this process
+/// continues.
 pub(crate) fn start() {
     let Some(Some(program)) = PROGRAM.get() else {
         return tracing::error!("SIGUSR2: cannot find the executable of this program");

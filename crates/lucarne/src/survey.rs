@@ -39,7 +39,7 @@ pub(crate) fn log(settings: &LogSettings, roots: &Roots, now_ms: u64, report: &m
             settings.line,
             settings.key_path("extraroots"),
             "Google's Merge Delay Monitor Root is not among the roots: Chrome's log policy \
-             demands it, and CCADB does not have it; add it with `extraroots`",
+             requires this root, and CCADB does not list it; add the root with `extraroots`",
         );
     }
     let url = &settings.submission.value.url;
@@ -136,7 +136,7 @@ pub(crate) fn certificate(config: &Config, now_ms: u64, report: &mut Report) {
             if !certificate.covers(host) {
                 let message = format!(
                     "the certificate is not for {host}: clients of log `{}` refuse it, unless a \
-                     proxy in front serves another",
+                     proxy in front serves another certificate",
                     log.shortname.value
                 );
                 report.warning(line, key, message);
@@ -372,7 +372,7 @@ async fn known(
     }
 }
 
-/// Checks a log that the lock contains as its start would.
+/// Checks a log that the lock contains, as a start of the log does.
 async fn existing(
     log: &LogSettings,
     lock: &dyn Lock,
@@ -389,8 +389,8 @@ async fn existing(
         Ok((_, signed_ms)) => clock(log, signed_ms, report),
         Err(error) => {
             let message = format!(
-                "the lock database holds another checkpoint for this key than one of `{}`: \
-                 {error}; was the prefix changed?",
+                "the lock's checkpoint for this key is not a checkpoint of `{}`: {error}; check \
+                 whether the prefix was changed",
                 log.origin
             );
             let key = log.key_path("submissionprefix");

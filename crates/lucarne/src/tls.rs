@@ -47,7 +47,7 @@ pub(crate) fn both(certificate: &Path, key: &Path) -> String {
     }
 }
 
-/// The end of the certificate that is served, as a metric.
+/// The end of the validity of the served certificate, as a metric.
 #[derive(Debug)]
 pub(crate) struct Expiry(pub(crate) Arc<Tls>);
 

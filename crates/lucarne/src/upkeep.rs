@@ -24,7 +24,7 @@ const WATCH_CCADB: Duration = Duration::from_secs(15 * 60);
 /// The time between two requests for CCADB's roots while a log lacks them.
 const AWAIT_CCADB: Duration = Duration::from_secs(5);
 
-/// The work of a server beside serving.
+/// Handles signals, and rereads the configuration file, roots and TLS files.
 pub(crate) struct Upkeep {
     /// The logs, which a reload replaces.
     pub(crate) hosted: Current,

@@ -28,9 +28,9 @@ pub(crate) fn start(by: VerifyBy, registry: &mut Registry) -> Arc<Verification> 
     };
     let verification = Arc::new(verification.with_alarm(|disagreement| {
         tracing::error!(
-            "our verifier accepted a signature that aws-lc-rs refuses: the submission is refused, \
-             and aws-lc-rs verifies all signatures from now on. Keep this line, test processor and \
-             memory, and report the error: {disagreement}"
+            "Lucarne's verifier accepted a signature that aws-lc-rs refuses: the submission is \
+             refused, and aws-lc-rs verifies all signatures from now on. Keep this line, test \
+             processor and memory, and report the error: {disagreement}"
         );
     }));
     registry.register_collector(Box::new(Figures(Arc::clone(&verification))));

@@ -27,7 +27,7 @@ async fn wait_out(error: &io::Error) {
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
     ) {
-        tracing::warn!("accepting a connection: {error}");
+        tracing::warn!("accepting a connection failed: {error}");
         tokio::time::sleep(PAUSE).await;
     }
 }

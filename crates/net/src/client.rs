@@ -1,4 +1,5 @@
-//! HTTP client for our own requests: CCADB's report, log lists, chains for a log, secrets.
+//! HTTP client for Lucarne's own requests: the report of the CCADB, log lists, chains for a log,
+//! secrets.
 
 mod blocking;
 mod dialer;
@@ -44,14 +45,14 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// A complete response.
+/// A response whose body has arrived completely.
 #[derive(Clone, Debug)]
 pub struct CompleteResponse {
-    /// Status of the response.
+    /// HTTP status.
     pub status: StatusCode,
     /// Time to wait before the next request, if the server requests it (RFC 9110, section 10.2.3).
     pub retry_after: Option<Duration>,
-    /// The body.
+    /// The complete body.
     pub body: Bytes,
 }
 
@@ -196,7 +197,7 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Full<Bytes>
 }
 
 fn unusable(url: &str, error: &dyn Error) -> ClientError {
-    // Before the host, there may be a password.
+    // The part before `@` may have a password.
     let shown = match url.rsplit_once('@') {
         Some((_, host)) => format!("…@{host}"),
         None => url.to_owned(),
@@ -211,7 +212,7 @@ fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url
         return Err(ClientError::Status(status));
     };
     match from.join(location) {
-        // A client that uses TLS must not be redirected to a server without it.
+        // A client that uses TLS must not be redirected to a server without TLS.
         Ok(to) if to.scheme() == from.scheme() || to.scheme() == "https" => Ok(to),
         _ => Err(ClientError::Redirect(status, location.to_owned())),
     }

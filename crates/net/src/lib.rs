@@ -1,6 +1,6 @@
 //! Parts that servers and clients of all protocols share: accepting and counting connections,
-//! dialling, address blocks, trusted certificates, formats of metrics, and a client for our own
-//! HTTP requests.
+//! dialling, address blocks, trusted certificates, formats of metrics, and a client for Lucarne's
+//! own HTTP requests.
 //!
 //! ```text
 //! server:  socket → accept → OpenConnections → end of the last connection
@@ -17,7 +17,7 @@
 //! | [`interleave`], [`first_of`] | connecting to the first address that accepts |
 //! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
 //! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
-//! | `Client`, `BlockingClient` (feature `client`) | a client for our own requests |
+//! | `Client`, `BlockingClient` (feature `client`) | a client for Lucarne's own requests |
 
 mod accept;
 #[cfg(feature = "client")]

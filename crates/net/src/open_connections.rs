@@ -19,12 +19,12 @@ struct Shared {
     empty: Notify,
 }
 
-/// A counted connection, until it is dropped.
+/// A connection that is counted until the value is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<Shared>);
 
 impl OpenConnections {
-    /// Counts another connection.
+    /// Counts another connection until the returned value is dropped.
     pub fn enter(&self) -> OpenConnection {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         OpenConnection(self.0.clone())

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
 
-/// Identifier of a request: sixteen hexadecimal digits, unique in this process. A client can quote
-/// it after a refusal, and the log of the process has the reason.
+/// Identifier of a request: sixteen hexadecimal digits, unique in this process. After a refusal, a
+/// client can quote the identifier, and the operator finds the reason in the log of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 
@@ -16,7 +16,7 @@ impl RequestId {
     /// Header field with the identifier.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-    /// Returns a new identifier.
+    /// Returns the next identifier, which no other request of this process has.
     #[expect(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -26,7 +26,7 @@ pub trait Form: Copy + Send + Sync + 'static {
 
 /// Form whose values are parsed without other settings.
 pub trait Parsed: Form {
-    /// Type of the values.
+    /// Type of a parsed value.
     type Value;
 
     /// Parses a value.
@@ -44,7 +44,7 @@ pub trait Parsed: Form {
 /// Shape of values. [`Shape`] is also the form of values that other code parses.
 #[derive(Clone, Copy)]
 pub enum Shape {
-    /// Text.
+    /// Any text.
     Text,
     /// Place of a secret, or a text that may contain a password.
     Secret,
@@ -56,7 +56,7 @@ pub enum Shape {
     Duration(Numbers),
     /// Size, or a number without a unit.
     Size(Numbers),
-    /// Date.
+    /// A date such as `2026-01-31`.
     Date,
     /// Time of RFC 3339, or a date.
     Time,
@@ -110,7 +110,8 @@ impl Numbers {
         text.parse::<u64>().ok()?.checked_mul(unit)
     }
 
-    /// Returns the bytes or milliseconds of a number that needs a unit in the next version.
+    /// Returns the bytes or milliseconds of a number that needs a unit in the next version. Zero
+    /// needs no unit.
     fn former_value_of(self, text: &str) -> Option<u64> {
         match self {
             Numbers::Former(_) => self.value_of(text).filter(|value| *value > 0),
@@ -137,7 +138,7 @@ impl Parsed for Boolean {
     }
 }
 
-/// A date.
+/// A date such as `2026-01-31`.
 #[derive(Clone, Copy, Debug)]
 pub struct Date;
 
@@ -225,13 +226,14 @@ impl Durations {
         }
     }
 
-    /// Also accepts numbers in this unit, in milliseconds.
+    /// Also accepts numbers without a unit: a number counts units of this many milliseconds.
     pub const fn numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Accepted(unit);
         self
     }
 
-    /// Also accepts numbers in this unit, in milliseconds, with a warning.
+    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
+    /// milliseconds.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
         self
@@ -312,7 +314,8 @@ impl Sizes {
         }
     }
 
-    /// Also accepts numbers in this unit, in bytes, with a warning.
+    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
+    /// bytes.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
         self
@@ -354,7 +357,7 @@ impl Parsed for Sizes {
     }
 }
 
-/// Words, each with its meaning.
+/// Words, each with the value that it means.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<T: 'static>(pub &'static [(&'static str, T)]);
 

@@ -57,7 +57,7 @@ impl<F: Copy> Key<F> {
 }
 
 impl<F> Key<F> {
-    /// Returns the name.
+    /// Returns the name of the key in the file.
     pub const fn name(&self) -> &'static str {
         self.about.name
     }

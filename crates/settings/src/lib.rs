@@ -1,8 +1,8 @@
 //! Strict YAML: every key must be known, and all problems are reported at once, each with its line.
 //!
 //! A file is parsed into a [`tree`] whose nodes have line numbers. [`Section`]s and [`Reader`]s
-//! read it key by key, and add problems to a [`Report`] instead of stopping. [`typed`] does the
-//! same for a type that derives `Deserialize`.
+//! read the tree key by key, and add problems to a [`Report`] instead of stopping. [`typed`] does
+//! the same for a type that derives `Deserialize`.
 //!
 //! ```text
 //! YAML → tree → Section → Reader → values → settings

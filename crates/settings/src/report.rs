@@ -20,7 +20,7 @@ pub struct Finding {
 pub enum Severity {
     /// The server does not start.
     Problem,
-    /// This log does not start; the others do.
+    /// The log does not start. Other logs start.
     LogProblem,
     /// A store or a server is unavailable. The dependent part starts as soon as the store or server
     /// responds.
@@ -115,12 +115,12 @@ impl Report {
         self.lines(Severity::Problem)
     }
 
-    /// Returns every warning as a line of the same form.
+    /// Returns every warning as a line `file:line: key: message`.
     pub fn warning_lines(&self) -> Vec<String> {
         self.lines(Severity::Warning)
     }
 
-    /// Returns the findings with this consequence as lines of the same form.
+    /// Returns the findings with this consequence as lines `file:line: key: message`.
     pub fn lines(&self, severity: Severity) -> Vec<String> {
         let findings = self.findings(severity).iter();
         findings.map(|finding| self.line_of(finding)).collect()

@@ -29,7 +29,7 @@ impl<T> Located<T> {
         }
     }
 
-    /// Applies `f` to the value.
+    /// Applies `f` to the value, and keeps the line.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
         Located {
             value: f(self.value),
@@ -48,7 +48,8 @@ pub struct Section<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// Opens `node` as a map. Unknown and repeated keys are reported.
+    /// Opens `node` as a map, and reports unknown and repeated keys. Reports a node of another
+    /// kind, and returns `None` in this case.
     pub fn open(node: &'t Node, path: &str, known: &[&str], report: &mut Report) -> Option<Self> {
         Section::open_advised(node, path, known, keys::unknown, report)
     }
@@ -180,7 +181,8 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.inherited(key)
     }
 
-    /// Returns the path of `key`.
+    /// Returns the position of `key` for messages, such as `logs[a].period`. Keys from the fallback
+    /// are below `defaults`.
     pub fn path_of(&self, key: &(impl AsRef<str> + ?Sized)) -> String {
         let key = key.as_ref();
         join(
@@ -193,7 +195,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         )
     }
 
-    /// Parses a required key.
+    /// Returns `value`, and reports a problem if the required `key` is missing.
     pub fn required<T>(
         &mut self,
         key: &(impl AsRef<str> + ?Sized),
@@ -218,7 +220,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.get(key).is_some()
     }
 
-    /// Returns a single value as text.
+    /// Returns a single value as text. Reports a list or a map, and returns `None` in this case.
     pub fn text(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Option<Located<&'t str>> {
         let key = key.as_ref();
         let node = self.section.get(key)?;
@@ -264,7 +266,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         let (written, line) = (text.value, text.line);
         let value = self.parsed(key.name(), text, |text| key.parse(text))?;
         if let Some(renewed) = key.form.renewed(written) {
-            // A number of milliseconds is often meant as seconds.
+            // Users often mean seconds, although the number counts milliseconds.
             let seconds = if renewed.ends_with("ms") {
                 format!(" ({written}s for seconds)")
             } else {

@@ -1,13 +1,12 @@
 //! Texts for messages and logs, without the secrets that they contain.
 
-/// Names of parameters of a URL whose values are secret. Other names that contain one of the first
-/// words are secret, too.
+/// A parameter of a URL is secret if its name contains one of `PARTS`, or is one of `NAMES`.
 const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
 const NAMES: [&str; 5] = ["sig", "key", "api_key", "apikey", "auth"];
 
-/// Replaces secrets in the URLs of `text` by `***`: passwords, users of web servers without a
-/// password (these are tokens), and parameters such as `token`. `text` is a URL, or a sentence with
-/// URLs.
+/// Replaces secrets in the URLs of `text` by `***`: passwords, and the values of parameters such as
+/// `token`. In URLs of web servers, a user name without a password is also replaced, because it may
+/// be a token. `text` is a URL, or a sentence with URLs.
 pub fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -26,7 +25,7 @@ pub fn without_secrets(text: &str) -> String {
     shown
 }
 
-/// Appends `url`, which begins after `://`, without its password.
+/// Appends `url`, which begins after `://`, without its secrets.
 fn without_user(url: &str, web: bool, shown: &mut String) {
     let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
     // A password may contain a slash, although the URL is then invalid.

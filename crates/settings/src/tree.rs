@@ -10,7 +10,7 @@ use granit_parser::{Event, Parser, ScalarStyle, ScanError};
 /// A node with its line (1 is the first).
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Line number.
+    /// Line number, from 1.
     pub line: usize,
     /// Kind and contents.
     pub value: Value,
@@ -40,7 +40,7 @@ pub struct Entry {
     pub key: String,
     /// The node under the key.
     pub value: Node,
-    /// Whether the entry comes from `<<`: an explicit key overrides it.
+    /// Whether the entry comes from `<<`. An explicit key overrides such an entry.
     merged: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Reading a map of a file into a type that derives `Deserialize`.
 //!
-//! Serde stops at the first error. Here every key is tried, so that a report has all errors with
-//! their lines; for an unknown key, the report suggests the nearest known key. Missing fields
-//! without a default are reported after all other fields are valid.
+//! Serde stops at the first error. This module tries every key, so that a report has all errors
+//! with their lines. For an unknown key, the report suggests the nearest known key. Missing fields
+//! without a default are reported only if all other fields are valid.
 
 mod error;
 mod node;

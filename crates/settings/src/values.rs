@@ -1,4 +1,4 @@
-//! Parsers of single values: numbers, dates, durations.
+//! Parsers of single values: booleans, numbers, dates, times, durations, sizes.
 //!
 //! The error of each parser is a phrase that follows the value: "`soon` is not a whole number of
 //! milliseconds".
@@ -68,7 +68,7 @@ pub enum ValueError {
     /// The text is not of this kind, with an example.
     #[error("is not {0} such as {1}")]
     NotLike(&'static str, String),
-    /// The value has no unit. With its unit, it is written like this.
+    /// The value has no unit. The field is the value as it must be written, with a unit.
     #[error("has no unit: write {0}")]
     Write(String),
     /// The text is not one of these words.
@@ -223,7 +223,7 @@ pub fn duration_within(
     }
 }
 
-/// Returns the seconds of a unit of time.
+/// Returns the seconds of a unit of time; `None` if the unit is unknown.
 pub fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "h" => 3600.0,

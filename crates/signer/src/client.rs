@@ -32,15 +32,15 @@ pub enum ClientError {
     /// The signer is unavailable.
     #[error("the signer at {path} is unavailable: {problem}")]
     Away {
-        /// The socket.
+        /// Path of the signer's socket.
         path: PathBuf,
-        /// The reason.
+        /// The error of the connection, or the timeout.
         problem: String,
     },
     /// The signer refuses to sign the object.
     #[error("the signer at {path} refuses to sign: {reason}")]
     Refused {
-        /// The socket.
+        /// Path of the signer's socket.
         path: PathBuf,
         /// The reason given by the signer.
         reason: String,
@@ -48,7 +48,7 @@ pub enum ClientError {
     /// The signer cannot sign now.
     #[error("the signer at {path} cannot sign: {problem}")]
     Failed {
-        /// The socket.
+        /// Path of the signer's socket.
         path: PathBuf,
         /// The reason given by the signer.
         problem: String,
@@ -56,7 +56,7 @@ pub enum ClientError {
     /// Too many requests for SCTs of single entries are waiting.
     #[error("too many requests for SCTs of old entries are waiting for the signer at {path}")]
     Busy {
-        /// The socket.
+        /// Path of the signer's socket.
         path: PathBuf,
     },
     /// The signer does not remember a tree head of that size.
@@ -65,9 +65,9 @@ pub enum ClientError {
     /// The peer is not a signer of this log, or has another version.
     #[error("protocol error with the signer at {path}: {problem}")]
     Protocol {
-        /// The socket.
+        /// Path of the signer's socket.
         path: PathBuf,
-        /// The reason.
+        /// The violation of the protocol.
         problem: String,
     },
 }
@@ -113,7 +113,7 @@ impl Client {
         })
     }
 
-    /// Returns the log ID.
+    /// Returns the ID of the log whose entries and checkpoints the signer signs.
     pub fn log_id(&self) -> LogId {
         self.log_id
     }

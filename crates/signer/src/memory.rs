@@ -20,7 +20,7 @@ const NOTHING: &str = "nothing signed yet\n";
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The file system failed.
-    #[error("{path}: {source}")]
+    #[error("cannot access {path}: {source}")]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum MemoryError {
         path: PathBuf,
         /// The log's origin.
         origin: String,
-        /// The reason.
+        /// The error in the file or note.
         problem: String,
     },
     /// The file exists and must not be created again.
@@ -64,7 +64,7 @@ pub enum MemoryError {
     Checkpoint {
         /// The log's origin.
         origin: String,
-        /// The reason.
+        /// The error in the file or note.
         source: CheckpointError,
     },
 }

@@ -20,8 +20,9 @@ use crate::seldom::Seldom;
 use crate::signing::{SignError, SigningLog};
 use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_signatures};
 
-/// Maximum number of connections for each log. Each may hold a frame in memory. A server has [a
-/// few](crate::Client) for each log, and there are two servers during a handover.
+/// Maximum number of connections, as a multiple of the number of logs. Each connection may hold a
+/// frame in memory. A server has [a few connections](crate::Client) for each log, and there are two
+/// servers during a handover.
 const CONNECTIONS_PER_LOG: usize = 16;
 
 /// Time limit for the reception of a request after its first byte, and for sending a response.
@@ -34,11 +35,11 @@ const IDLE: Duration = Duration::from_secs(600);
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The system failed to create the socket.
-    #[error("socket {path}: {source}")]
+    #[error("cannot create the socket {path}: {source}")]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -56,7 +57,7 @@ struct Refusals {
 pub struct Server {
     listener: UnixListener,
     logs: Arc<HashMap<LogId, SigningLog>>,
-    /// Users who may send requests.
+    /// IDs of the users that may send requests.
     users: Vec<u32>,
     connections: Arc<AtomicUsize>,
     max_connections: usize,

@@ -15,16 +15,16 @@ const WORTH_A_THREAD: usize = 256;
 /// The reasons why nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The guard refuses.
+    /// The guard refuses the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// No head of this size is remembered.
     #[error("no tree head of {0} entries is remembered")]
     UnknownTree(u64),
-    /// The disk failed.
+    /// The memory of the last tree head could not be read or written.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The key failed.
+    /// The key created no signature.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The signature does not verify.
@@ -81,12 +81,12 @@ impl SigningLog {
         &self.origin
     }
 
-    /// Returns the last signed head.
+    /// Returns the last signed head; `None` if nothing was signed.
     pub fn last(&self) -> Option<Head> {
         self.state.lock().guard.last()
     }
 
-    /// Returns the last signed note.
+    /// Returns the last signed note; `None` if nothing was signed.
     pub fn note(&self) -> Option<Vec<u8>> {
         self.state.lock().note.clone()
     }

@@ -32,7 +32,7 @@ pub enum TokenError {
         /// The configured label.
         label: String,
     },
-    /// The token has no such key, or several.
+    /// The token has no key with the label, or several.
     #[error("expected one {class} key with the label {label:?} in the token, found {found}")]
     NoKey {
         /// The configured label.
@@ -156,7 +156,7 @@ impl KeyHolder for TokenKey {
         let session = match kept {
             Some(session) => session,
             None => self.module.open_ro_session(self.slot).map_err(|error| {
-                tracing::error!(%error, "the token opens no session");
+                tracing::error!(%error, "cannot open a session of the token");
                 KeyError::Signing
             })?,
         };

@@ -1,5 +1,5 @@
 //! The protocol on the socket: frames with a prefix of four bytes for the length. Each frame is a
-//! request or its response. Integers are big-endian.
+//! request or its response. Integers are big-endian. Numbers in parentheses are lengths in bytes.
 //!
 //! | request | after version, kind and log ID |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::guard::{Head, Leaf};
 
 const VERSION: u8 = 1;
 
-/// Maximum length of a frame. A client sends rounds in parts.
+/// Maximum length of a frame in bytes. A client sends large rounds in parts.
 pub const LONGEST_FRAME: usize = 16 << 20;
 
 const LAST: u8 = 1;
@@ -43,7 +43,7 @@ pub enum Wish<'a> {
     Last,
     /// A signed tree head.
     Head {
-        /// The tree head.
+        /// The tree head to sign.
         head: Head,
         /// The consistency proof from the last head.
         proof: Vec<Hash>,
@@ -63,7 +63,7 @@ pub enum Wish<'a> {
         index: u64,
         /// Inclusion proof of the leaf.
         proof: Vec<Hash>,
-        /// The leaf.
+        /// The encoded MerkleTreeLeaf (RFC 6962, section 3.4).
         leaf: &'a [u8],
     },
 }
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
                 proof: self.hashes()?,
                 leaf: match self.leaf()? {
                     Leaf::Whole(leaf) => leaf,
-                    Leaf::Hash(_) => return Err(WireError::Malformed("no leaf")),
+                    Leaf::Hash(_) => return Err(WireError::Malformed("a hash is not a leaf")),
                 },
             },
             _ => return Err(WireError::Malformed("an unknown kind of request")),
@@ -371,7 +371,7 @@ mod tests {
             round_trips(id, Wish::Range { before, leaves });
         }
 
-        /// Any bytes on the socket get a response and cause no panic.
+        /// Decoding any bytes causes no panic.
         #[test]
         fn garbage(frame in prop::collection::vec(any::<u8>(), 0..300), kind in 0..6u8) {
             let _ = Request::decode(&frame);

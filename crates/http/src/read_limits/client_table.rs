@@ -86,7 +86,7 @@ impl ClientTable {
         }
     }
 
-    /// Calls a function with the timestamp of a key, which it may change.
+    /// Calls a function with the timestamp of a key. The function may change the timestamp.
     pub(super) fn with<T>(
         &self,
         place: Place,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A source of nanoseconds that never goes back. Tests use one that they control.
+/// A source of nanoseconds that never goes back. Tests use a clock that they control.
 #[derive(Clone)]
 pub struct MonotonicClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
@@ -16,7 +16,7 @@ impl MonotonicClock {
         MonotonicClock::new(move || start.elapsed().as_nanos() as u64)
     }
 
-    /// Uses another source.
+    /// Uses `now` as the source of nanoseconds, which must never go back.
     pub fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         MonotonicClock(Arc::new(now))
     }

@@ -10,8 +10,8 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Adds the fields. For each bucket of a client, the fields state the size (`q`) and the time to
-/// fill an empty bucket (`w`). For the emptiest bucket, they state the content (`r`) and the time
-/// until the next refill (`t`, in seconds).
+/// fill an empty bucket (`w`). For the emptiest bucket, they state the content (`r`) and a time in
+/// seconds (`t`): until the bucket is full, or until a refused request would be admitted.
 pub(super) fn say(
     headers: &mut HeaderMap,
     limits: &ReadLimits,

@@ -21,7 +21,7 @@ use crate::reply::Response;
 pub(crate) struct ReadGate {
     limiter: Option<ReadLimiter>,
     metrics: ReadMetrics,
-    /// Logs once that requests come through an unknown proxy.
+    /// Limits the log line about an unknown proxy to one per process.
     unnamed: Once,
 }
 
@@ -41,7 +41,8 @@ impl ReadGate {
         }
     }
 
-    /// Admits or refuses a request. `None` is not a read and is always admitted.
+    /// Admits or refuses a request. A request without a [`Reading`] is not a read and is always
+    /// admitted.
     pub(crate) fn admit(
         &self,
         reading: Option<Reading>,
@@ -55,8 +56,8 @@ impl ReadGate {
             Decision::Unlimited => {
                 self.metrics.unlimited.inc();
                 self.unnamed.call_once(|| {
-                    tracing::info!(%peer, "reads that come through a proxy are not limited: name it in trusted_proxies, \
-                         or write `trusted_proxies: []` if there is none");
+                    tracing::info!(%peer, "reads through a proxy are not limited: add the proxy to \
+                         `trusted_proxies`, or write `trusted_proxies: []` if there is no proxy");
                 });
                 Ok(Passage(None))
             }

@@ -16,21 +16,22 @@ use crate::forwarded::Proxies;
 /// The kind of resource that is read, as far as the buckets depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A part of a tree, possibly a partial tile. Monitors read these and should leave a contact.
+    /// A part of a tree, possibly a partial tile. Monitors read parts of a tree, and should leave a
+    /// contact.
     Tree(Option<PartialTile>),
-    /// A page, a list, or accepted roots. Browsers and CAs leave no contact and are not restricted
-    /// with monitors.
+    /// A page, a list, or accepted roots. Browsers and CAs leave no contact, and do not share the
+    /// bucket of readers without a contact.
     Other,
 }
 
 /// A partial tile of one of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartialTile {
-    /// Number of the log.
+    /// Number of the log in the process.
     pub log: usize,
-    /// Whether it is the names tile of the data tile.
+    /// Whether the request is for the names tile of the data tile `tile`.
     pub names: bool,
-    /// The tile.
+    /// The hash tile or data tile; always a data tile if `names` is set.
     pub tile: Tile,
 }
 
@@ -40,7 +41,7 @@ pub struct ReadLimiter {
     rates: [Rate; 3],
     proxies: Proxies,
     buckets: ClientTable,
-    /// For each client and partial tile, the time at which its repeated requests are forgotten.
+    /// For each client and partial tile, the time at which the repeated requests are forgotten.
     repeats: ClientTable,
     no_contact: Apart,
 }
@@ -56,7 +57,7 @@ pub enum Decision {
     /// The request came through an unknown proxy, so that its client is unknown. Nothing is
     /// counted.
     Unlimited,
-    /// The request gets a response.
+    /// The request is admitted. [`ReadLimiter::settle`] charges the client for the response.
     Admitted(Admission),
     /// The request is refused.
     Refused(Refusal),
@@ -66,7 +67,8 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     levels: Levels,
-    /// Whether there was no slot for its client.
+    /// Whether the table had no free slot for the client or its network, so that a shared bucket
+    /// paid.
     pub(super) shared: bool,
 }
 
@@ -77,7 +79,7 @@ pub struct Refusal {
     pub policy: Policy,
     /// Nanoseconds until the request would be admitted.
     pub wait: u64,
-    /// Number of units in that bucket.
+    /// Number of units in the bucket of `policy`.
     pub remaining: u64,
     /// The buckets of the request.
     pub(super) policies: [Option<Policy>; 3],
@@ -132,7 +134,7 @@ impl ReadLimiter {
         &self.limits
     }
 
-    /// Returns the number of clients whose bucket is not full.
+    /// Returns the number of clients and IPv6 networks whose bucket is not full.
     pub(crate) fn clients(&self) -> usize {
         self.buckets.len(self.limits.clock.now())
     }
@@ -266,7 +268,7 @@ impl ReadLimiter {
         }
     }
 
-    /// Calls a function with the time at which a bucket is full, which it may change.
+    /// Calls a function with the time at which a bucket is full. The function may change this time.
     fn at<T>(&self, bucket: Bucket, now: u64, change: impl Fn(Rate, &mut u64) -> T) -> (Found, T) {
         let rate = self.rates[bucket.policy as usize];
         if let Some(place) = bucket.place {
@@ -302,8 +304,8 @@ fn has_contact(headers: &HeaderMap) -> bool {
     agent.is_some_and(|agent| contact::has_contact(agent.as_bytes()))
 }
 
-/// Returns the keys of a client and of its network: the prefix in the upper bytes, its length in
-/// the lowest.
+/// Returns the keys of a client and of its network: the address prefix in the upper bytes, the
+/// length of the prefix in the lowest byte.
 fn keys(client: IpAddr) -> (u64, Option<u64>) {
     match client.to_canonical() {
         IpAddr::V4(address) => (u64::from(address.to_bits()) << 8 | 32, None),

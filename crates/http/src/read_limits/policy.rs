@@ -5,7 +5,7 @@ use super::rate::Rate;
 
 /// Number of response bytes that cost as much as a request.
 pub const UNIT_BYTES: usize = 16 << 10;
-/// Size of the bucket of an IPv6 /48, as a multiple of one client's.
+/// Size of the bucket of an IPv6 /48, as a multiple of the bucket of one client.
 const NETWORK_TIMES: u64 = 4;
 /// Maximum number of doublings of the price of a partial tile.
 pub(super) const MAX_DOUBLINGS: u64 = 10;
@@ -19,8 +19,8 @@ pub struct ReadLimits {
     /// The bucket of one client: an IPv4 address, or an IPv6 /56. The bucket of an IPv6 /48 is four
     /// times as large.
     pub client: Rate,
-    /// The bucket for tiles and issuers that all clients share whose `User-Agent` has neither an
-    /// e-mail address nor a URL.
+    /// The bucket for tiles, issuers and the reads of RFC 6962, shared by all clients whose
+    /// `User-Agent` has neither an e-mail address nor a URL.
     pub no_contact: Rate,
     /// Maximum number of remembered clients, with 16 bytes each, and of remembered partial tiles.
     pub clients: usize,
@@ -40,7 +40,7 @@ impl Default for ReadLimits {
 }
 
 impl ReadLimits {
-    /// Returns the bucket of each kind of client.
+    /// Returns the size and the refill rate of a kind of bucket.
     pub(crate) fn rate(&self, policy: Policy) -> Rate {
         match policy {
             Policy::Client => self.client,

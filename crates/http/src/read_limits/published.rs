@@ -84,8 +84,8 @@ impl ReadLimits {
         } = partial_tile_again;
         words.push(format!(
             "Each repeated request for the same partial tile costs a client twice as much as the \
-             one before, up to {most_units} units; every {forgotten_seconds} s without a request \
-             halve the price."
+             one before, up to {most_units} units; the price halves every {forgotten_seconds} s \
+             without a request."
         ));
         words.push(
             "Beyond that: 429, with Retry-After and the fields RateLimit and RateLimit-Policy."

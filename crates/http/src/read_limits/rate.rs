@@ -15,13 +15,13 @@ pub struct Rate {
 
 /// Maximum time until a bucket is full, about 30 years, so that sums never overflow.
 const MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Maximum time until a unit is refilled: eleven days.
+/// Maximum time until a unit is refilled: 1000 seconds.
 const MAX_INTERVAL_NS: u64 = MAX_NS / 1_000_000;
 
 impl Rate {
     /// Creates a bucket of `burst` units with one new unit every `interval`. The minimum is one
-    /// unit, and one nanosecond. The interval is limited to eleven days, and the burst to the units
-    /// of 30 years.
+    /// unit, and one nanosecond. The interval is limited to 1000 seconds, and the burst to the
+    /// units of 30 years.
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,
@@ -47,7 +47,7 @@ impl Rate {
         )
     }
 
-    /// Returns a bucket `times` as large that fills in the same time.
+    /// Returns a bucket that is `times` times as large and fills in the same time.
     pub const fn times(self, times: u64) -> Self {
         let interval = self.interval.div_ceil(times);
         Rate::new(
@@ -102,7 +102,8 @@ impl Rate {
         *whole_at = whole_at.saturating_sub(cost.saturating_mul(self.interval));
     }
 
-    /// Returns the nanoseconds from `now` until the bucket has `cost` units; 0 if it has them.
+    /// Returns the nanoseconds from `now` until the bucket has `cost` units; 0 if the bucket has
+    /// these units already.
     pub(super) fn wait(self, whole_at: u64, now: u64, cost: u64) -> u64 {
         let room = now.saturating_add(self.window());
         self.after(whole_at, now, cost).saturating_sub(room)

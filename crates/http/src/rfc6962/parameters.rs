@@ -1,5 +1,5 @@
-//! The parameters of a request. Each parameter may occur once, in one spelling; unknown parameters
-//! are ignored (RFC 6962, section 4).
+//! The parameters of a request. Each parameter may occur once, and each value has exactly one
+//! spelling: `01` is not a number. Unknown parameters are ignored (RFC 6962, section 4).
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ const SHOWN: usize = 60;
 pub(super) enum ParameterError {
     #[error("the parameter {name} is missing")]
     Missing { name: &'static str },
-    #[error("the parameter {name} is given twice")]
+    #[error("the parameter {name} is repeated: send it once")]
     Repeated { name: &'static str },
     #[error("{name} is {value:?}; expected {expected}")]
     Invalid {

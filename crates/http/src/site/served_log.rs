@@ -32,8 +32,8 @@ pub(super) struct ServedLog {
     pub(super) monitoring: Monitoring,
     pub(super) roots: GetRoots,
     pub(super) metrics: LogMetrics,
-    /// Raised at shutdown, and when the log is removed: requests that wait for the log to grow get
-    /// their response.
+    /// Raised at shutdown, and when the log is removed. Requests that wait for the log to grow then
+    /// get their response.
     pub(super) closing: Arc<Signal>,
 }
 
@@ -85,7 +85,7 @@ impl ServedLog {
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                // Boxed, as below: the state of a connection should not grow for rare requests.
+                // Boxed, so that rare requests do not enlarge the state of every connection.
                 Box::pin(async {
                     log.follow().await;
                     rfc6962::respond(log, read, query, client).await
@@ -116,8 +116,8 @@ impl ServedLog {
         site: &Site,
     ) -> Response {
         match method {
-            // Boxed, so that the state of a connection that only reads tiles has no room for a
-            // submission.
+            // Boxed, so that the state of a connection that only reads tiles reserves no memory for
+            // a submission.
             Method::POST => {
                 let add = submission::add(&self.log, kind, site, client, headers, body);
                 Box::pin(add).await

@@ -28,8 +28,8 @@ impl Table {
         listed.map(|served| &*served.log)
     }
 
-    /// Returns the log and the resource of a request. `None` for a path of the site itself, which
-    /// applies if no log has the path.
+    /// Returns the log and the resource of a request. `None` for a path of the site itself, and for
+    /// an unknown path.
     pub(super) fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
         let path = parts.uri.path();
         let authority = parts.uri.authority().map(|authority| authority.as_str());

@@ -132,10 +132,10 @@ async fn posted_while_a_round_is_written(lanes: LaneConfig, kinds: [(i64, usize)
 #[tokio::test(flavor = "multi_thread")]
 async fn fresh_submissions_come_before_the_old_ones_of_their_ca() {
     let outcome = posted_while_a_round_is_written(LaneConfig::default(), [(48, 0), (1, 2)]).await;
-    // All of them are in the next round, before the first old one in it.
+    // All fresh entries are in the next round, before the first old entry of that round.
     let next: Vec<u64> = (1..=FRESH as u64).collect();
     assert_eq!(outcome.fresh, next);
-    // Old ones have the rest of the round, and no more room than their share of the pool.
+    // Old entries get the rest of the round, and at most their share of the pool.
     assert!(outcome.old > 1, "no old one was logged");
     assert!(outcome.refused.len() >= OLD - POOL / 4);
     for answer in &outcome.refused {

@@ -78,7 +78,6 @@ pub struct Directory {
     pub directory: PathBuf,
 }
 
-/// Runs a subcommand.
 pub(crate) fn run(ca: &Ca) -> ExitCode {
     match ca {
         Ca::New(at) => new(&at.directory),
@@ -133,7 +132,8 @@ fn inspect(path: &Path) -> Result<String> {
 
 /// Describes a certificate in three lines.
 fn describe(der: &[u8]) -> Result<String> {
-    let certificate = Certificate::parse(der).context("a certificate cannot be read")?;
+    let certificate =
+        Certificate::parse(der).context("the file has a certificate that cannot be parsed")?;
     let day = |ms: Option<i64>| {
         let time = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         time.map_or("unknown".to_owned(), |time| {

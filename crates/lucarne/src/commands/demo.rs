@@ -81,7 +81,8 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let place = options.listen.as_deref().or(first.then_some(LISTEN));
     let listen = place.map(parse).transpose()?;
     if let Some(place) = &listen {
-        // The address is tested before any file is created, because it is the most likely failure.
+        // The address is tested before any file is created, because a used address is the most
+        // likely failure.
         listen::bind(place, "--listen").await?;
     }
     screen.title(directory);
@@ -106,7 +107,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
     let rate = options.rate;
-    // The thread is not joined: it ends with the process.
+    // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
         if let Err(error) = traffic.show(&screen, rate) {
             screen.trouble(&error);
@@ -134,7 +135,7 @@ fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
     let name = home.log_name();
     let log = config.logs.iter().find(|log| log.shortname.value == name);
     let log = log
-        .with_context(|| format!("there is no log `{name}`"))?
+        .with_context(|| format!("the configuration has no log `{name}`"))?
         .clone();
     Ok((config, log))
 }

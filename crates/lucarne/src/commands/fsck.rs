@@ -41,7 +41,7 @@ const INCOMPLETE: u8 = 2;
 /// Interval at which the state file is written.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
-/// Checks a log.
+/// Checks a log without repairs.
 pub(crate) fn run(options: &Fsck) -> ExitCode {
     ended(check(options, None))
 }

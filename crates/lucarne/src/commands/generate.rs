@@ -78,7 +78,7 @@ fn write_page(command: &Command, directory: &Path) -> Result<()> {
     let file = directory.join(page.get_filename());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn print_script(mut cli: Command, shell: Shell) {

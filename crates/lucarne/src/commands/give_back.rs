@@ -143,7 +143,7 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     std::fs::rename(cache, &beside)
         .with_context(|| format!("cannot move {} to {}", cache.display(), beside.display()))?;
     Ok(Some(format!(
-        "Lucarne's is now {}: Sunlight creates its own file, {}",
+        "Lucarne's cache is now {}: Sunlight creates its own file, {}",
         beside.display(),
         cache.display()
     )))
@@ -196,7 +196,11 @@ fn known_state(directory: &Path) -> Result<()> {
         version.trim()
     );
     let state = path.with_file_name("treeState");
-    ensure!(state.is_file(), "there is no {}", state.display());
+    ensure!(
+        state.is_file(),
+        "{} is missing: only a log that TesseraCT created has this file",
+        state.display()
+    );
     Ok(())
 }
 

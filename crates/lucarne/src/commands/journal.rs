@@ -73,7 +73,8 @@ async fn ask(config: &Config, log: &LogSettings) -> Result<Seen, Fatal> {
     Ok(seen)
 }
 
-/// Reads the journal before the lock, so that the lock knows the start of every round.
+/// Reads the journal before the lock, so that the checkpoint of the lock is at least as new as the
+/// start of every round.
 async fn read(
     log: &LogSettings,
     config: &LogConfig,

@@ -54,7 +54,7 @@ fn is_already_there(error: &anyhow::Error) -> bool {
 pub(crate) fn make(file: &Path) -> Result<LogKey> {
     let mut seed = [0; 32];
     aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+        .map_err(|_| anyhow::anyhow!("cannot create a key: the system has no random numbers"))?;
     let key = LogKey::from_seed(&seed).context("cannot derive a key")?;
     let mut writing = OpenOptions::new()
         .write(true)

@@ -178,7 +178,11 @@ fn is_poisoned(certificate: &Certificate<'_>) -> bool {
 fn read_roots(file: &Path) -> Result<Roots> {
     let pem = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (roots, _) = Roots::from_pem(&pem);
-    anyhow::ensure!(!roots.is_empty(), "{} has no root", file.display());
+    anyhow::ensure!(
+        !roots.is_empty(),
+        "{} has no certificate of a root",
+        file.display()
+    );
     Ok(roots)
 }
 
@@ -191,7 +195,7 @@ fn read_list(file: &Path) -> Result<LogList> {
     Ok(list)
 }
 
-/// Contents of a file: the certificate to check, and its issuers.
+/// Contents of a file: the certificate to check, and the issuers of this certificate.
 struct Subject {
     leaf: Vec<u8>,
     above: Vec<Vec<u8>>,
@@ -200,7 +204,9 @@ struct Subject {
 impl Subject {
     fn read(file: &Path) -> Result<Self> {
         let mut certificates = certificates(file)?.into_iter();
-        let leaf = certificates.next().context("the file is empty")?;
+        let leaf = certificates
+            .next()
+            .context("the file contains no certificate")?;
         Ok(Subject {
             leaf,
             above: certificates.collect(),

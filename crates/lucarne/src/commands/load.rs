@@ -85,7 +85,6 @@ pub enum Load {
     Acme(Box<Single<acme::AcmeOptions>>),
 }
 
-/// Runs a subcommand.
 pub(crate) fn run(load: &Load) -> ExitCode {
     match load {
         Load::Run(options) => plan::run(options),

@@ -53,12 +53,10 @@ impl Verdict {
     }
 }
 
-/// Findings about one log.
+/// The report about one log, for people and for programs.
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
-    /// The report as text.
     pub(crate) text: String,
-    /// Object for programs.
     pub(crate) json: Value,
 }
 
@@ -147,10 +145,9 @@ pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c 
     }
 }
 
-/// Returns the log with this name.
 fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
     let found = config.logs.iter().find(|log| log.shortname.value == name);
-    found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`: name one of {}", names(config)))
+    found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`; expected: {}", names(config)))
 }
 
 /// Lists the names of all logs, for messages.

@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Flags.
+    /// Flags, which override the settings of the file.
     #[command(flatten)]
     pub flags: Flags,
 }

@@ -39,7 +39,8 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     }
 }
 
-/// Signs until a signal ends the process. Every signature is remembered before it is sent.
+/// Signs until a signal ends the process. Every signed tree head is stored before its signature is
+/// sent.
 fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     let memory = MemoryDirectory::open(&config.memory)?;
     let mut logs = Vec::new();
@@ -51,7 +52,7 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
                 size = head.size,
                 root = %head.root,
                 timestamp = head.timestamp_ms,
-                "signed last"
+                "last signed tree head"
             ),
             None => tracing::info!(log = origin, "has signed nothing yet"),
         }
@@ -86,7 +87,9 @@ fn report(server: &Arc<Server>) -> Result<()> {
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
-    thread.map(drop).context("cannot start a thread")
+    thread
+        .map(drop)
+        .context("cannot start a thread for status messages and signals")
 }
 
 /// Reports the size of the last signed tree of each log, at most every few seconds.

@@ -14,7 +14,7 @@ use super::keys::roots;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
-/// Reports of CCADB: roots that a program includes, and these roots together with applicants.
+/// URLs of CCADB's reports: the roots of a programme, and the roots of applicants.
 pub(super) const CCADB_TRUSTED: &str =
     "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV";
 const CCADB_TESTING: &str =

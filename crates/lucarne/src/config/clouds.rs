@@ -108,7 +108,8 @@ pub(crate) enum DatabaseError {
 }
 
 impl Clouds {
-    /// Returns the server that the flags belong to, if they identify it.
+    /// Returns the TesseraCT server that the flags belong to; `None` if no flag shows which server
+    /// it is.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         match given(&self.signer_private_key_secret_name) {
             Some(name) if is_google(name) => Some(Cloud::Gcp),

@@ -1,4 +1,4 @@
-//! Output of a command, which is a key or a password.
+//! Commands that print a key or a password.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of the output in bytes, more than any key has.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// Reasons why a command has no output. The text follows the command.
+/// Reasons why the output of a command cannot be used. The text follows the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error("is empty")]
@@ -27,7 +27,10 @@ pub(crate) enum CommandError {
     #[error("failed ({0}); its error output is above")]
     Failed(ExitStatus),
     /// A process that the command started keeps the output open.
-    #[error("leaves its output open")]
+    #[error(
+        "has ended, but a process that it started keeps its output open: start no background \
+         processes in the command"
+    )]
     Open(#[source] RecvTimeoutError),
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -63,7 +66,7 @@ pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
     if !status.success() {
         return Err(CommandError::Failed(status));
     }
-    // A child of the command may still hold its output open.
+    // A process that the command started may keep the output open, so the wait has a limit.
     let bytes = receiver.recv_timeout(COMMAND_TIMEOUT);
     bytes
         .map_err(CommandError::Open)?
@@ -80,7 +83,7 @@ fn finished(child: &mut Child) -> Result<ExitStatus, CommandError> {
                 std::thread::sleep(Duration::from_millis(10));
             }
             Ok(None) => {
-                // The command may have just ended.
+                // `kill` fails if the command has just ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(CommandError::Slow);

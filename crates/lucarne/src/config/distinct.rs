@@ -56,8 +56,8 @@ impl Claims {
     }
 }
 
-/// Refuses a lock within the data of a log, because a restored or copied log would contain a stale
-/// lock.
+/// Refuses a lock in a bucket if its prefix is within the data of a log, because a restored or
+/// copied log would contain a stale lock.
 pub(super) fn apart<'d>(
     lock: &Located<LockPlace>,
     logs: impl IntoIterator<Item = (String, &'d DataPlace)>,
@@ -81,7 +81,7 @@ pub(super) fn apart<'d>(
     }
 }
 
-/// Resolves the links of a directory, as far as it exists.
+/// Resolves the links in the existing part of a path.
 pub(super) fn real(path: &Path) -> String {
     fn resolve(path: &Path) -> PathBuf {
         match (path.canonicalize(), path.parent(), path.file_name()) {

@@ -19,10 +19,10 @@ pub(super) struct Identity {
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) key: Option<Located<Signer>>,
-    /// The file that has the key, or the credentials that fetch it.
+    /// File with the key, or with the credentials that fetch the key.
     pub(super) secret: Option<Located<PathBuf>>,
     pub(super) data: Option<Located<DataPlace>>,
-    /// The file that has the credentials of the bucket.
+    /// File with the credentials of the bucket.
     pub(super) credentials: Option<Located<PathBuf>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
@@ -150,8 +150,8 @@ pub(crate) fn beside_sunlights(cache: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads `cache`, which is a directory in Lucarne. If it names Sunlight's SQLite file, Lucarne uses
-/// a directory beside that file.
+/// Reads `cache`, which is a directory in Lucarne. If the path is Sunlight's SQLite file, Lucarne
+/// uses a directory beside that file.
 fn cache(
     reader: &mut Reader<'_, '_>,
     data: Option<&Located<DataPlace>>,

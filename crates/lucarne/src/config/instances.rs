@@ -16,13 +16,13 @@ use super::{key, keys};
 /// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
-    /// Address of this instance for the others, as `host:port`.
+    /// Address at which the other instances reach this instance, as `host:port`.
     pub address: String,
     /// Address to listen on for the other instances.
     pub listen: String,
     /// Key that all instances share.
     pub key: InstanceKey,
-    /// The file that has `key`, or the credentials that fetch it, if there is one.
+    /// File with `key`, or with the credentials that fetch `key`; `None` for other sources.
     pub key_file: Option<Located<PathBuf>>,
     /// Time without a message after which a leader is replaced.
     pub lease: Duration,

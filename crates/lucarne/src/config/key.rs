@@ -41,7 +41,7 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
     })
 }
 
-/// Parses a key: a seed of 32 bytes, its base64, or PEM.
+/// Parses a key: a seed of 32 bytes, the base64 of a seed, or PEM.
 pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     let seed = |bytes: &[u8]| LogKey::from_seed(bytes).map_err(KeyError::Seed);
     if bytes.len() == 32 {

@@ -20,7 +20,7 @@ pub(crate) mod top;
 
 use lucarne_settings::{Node, Report, Section, Table, Value, join, nearest};
 
-/// Mark of keys with the names and meanings of Sunlight.
+/// Mark in the documentation for keys that have the same name and meaning in Sunlight.
 const SUNLIGHT: &str = "**S**";
 
 /// All keys of a log.
@@ -164,7 +164,7 @@ const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
 pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
-/// Keys with advice.
+/// Keys, each with the advice for its message.
 pub(super) type Advised = &'static [(&'static str, &'static str)];
 
 /// Returns the keys of other log software in the map at `path`: the ignored keys and the refused

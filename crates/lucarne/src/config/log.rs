@@ -27,7 +27,7 @@ use crate::known::{KnownPlaces, Place};
 /// Settings of one log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Line of the log's section in the file.
+    /// Line of the log's section in the file; `None` for a configuration from flags.
     pub line: Option<usize>,
     /// Name of the log in metrics and messages.
     pub shortname: Located<String>,
@@ -47,9 +47,9 @@ pub struct LogSettings {
     pub also_at: Option<Prefix>,
     /// Holder of the key.
     pub key: Signer,
-    /// The file that has the key, or the credentials that fetch it, if there is one.
+    /// File with the key, or with the credentials that fetch the key; `None` for other sources.
     pub secret: Option<Located<PathBuf>>,
-    /// The file that has the credentials of the bucket, if the configuration names one.
+    /// File with the credentials of the bucket; `None` if the configuration names no file.
     pub credentials: Option<Located<PathBuf>>,
     /// Directory for data that can be rebuilt: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
@@ -61,7 +61,7 @@ pub struct LogSettings {
     pub period: Located<Duration>,
     /// Maximum number of entries that wait for a round.
     pub pool_size: Located<usize>,
-    /// Lanes of submissions.
+    /// Lanes of submissions: fresh entries, and the backlog.
     pub lanes: LaneConfig,
     /// Maximum age of an idle log's checkpoint.
     pub checkpoint_interval: Duration,
@@ -77,11 +77,12 @@ pub struct LogSettings {
     pub scrub: Option<Scrub>,
     /// Conditions for accepted certificates.
     pub policy: Policy,
-    /// URLs of outside checkpoints that this log's checkpoint must not be older than.
+    /// URLs of outside checkpoints. The log stops if one of these checkpoints has more entries than
+    /// the log.
     pub known: Vec<Located<String>>,
     /// Settings of this process as one of several instances.
     pub instances: Option<Located<InstanceSettings>>,
-    /// Clock of the log.
+    /// Source of the current time.
     pub clock: Clock,
     /// The settings as written in the file, with the settings of `defaults`, for reloads.
     pub written: Written,
@@ -92,7 +93,7 @@ const DISK_PERIOD: Duration = Duration::from_millis(200);
 /// Default of `period` for a log in a bucket. A round costs a fixed number of requests, and some
 /// stores accept only one write to an object per second.
 const BUCKET_PERIOD: Duration = Duration::from_secs(1);
-/// Default of `poolsize`.
+/// Default of `poolsize`, in entries.
 pub(super) const POOL_SIZE: usize = 4000;
 /// Default of `checkpointinterval` for a log on a disk.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
@@ -106,7 +107,6 @@ pub(super) const READ_CACHE: u64 = 16 << 20;
 /// Default of `diskcache` in bytes.
 pub(super) const DISK_CACHE: u64 = 1 << 30;
 
-/// Returns the default of `period`.
 pub(super) fn default_period(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => DISK_PERIOD,
@@ -114,7 +114,6 @@ pub(super) fn default_period(data: &DataPlace) -> Duration {
     }
 }
 
-/// Returns the default of `checkpointinterval`.
 pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => CHECKPOINT_INTERVAL,
@@ -153,7 +152,8 @@ impl LogSettings {
         (!self.known.is_empty()).then(|| Arc::new(self.known_places()) as _)
     }
 
-    /// Returns the settings for the `log` crate. The verification state is separate for each log.
+    /// Returns the settings for the `log` crate. The verifier is a separate one;
+    /// [`Host::start`](crate::hosting::Host::start) replaces it with the common verifier.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
             shortname: self.shortname.value.clone(),

@@ -46,7 +46,10 @@ pub(crate) enum ManagerError {
     Arn,
     #[error("is not a GCP secret: expected gcpsecret://projects/PROJECT/secrets/SECRET")]
     Gcp,
-    #[error("has an invalid secret name")]
+    #[error(
+        "has an invalid secret name: expected ASCII letters, digits and `/_+=.@-:`, without an \
+         empty part between two `/`"
+    )]
     Name,
     #[error("has the unknown parameter `{name}`; known: {known}")]
     Parameter { name: String, known: String },
@@ -107,7 +110,7 @@ impl Manager {
         is_exposed(endpoint).then_some(endpoint)
     }
 
-    /// The file with the credentials that fetch the secret, if the URL names one.
+    /// Returns the file with the credentials that fetch the secret, if the URL names one.
     pub(super) fn credentials(&self) -> Option<&Path> {
         match self {
             Manager::Aws { .. } => None,

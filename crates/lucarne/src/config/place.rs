@@ -81,7 +81,7 @@ impl fmt::Debug for LockPlace {
 }
 
 /// Reasons why a text does not define a [`LockPlace`]. The messages do not repeat the text, because
-/// it may contain a password.
+/// the text may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error(transparent)]
@@ -136,8 +136,8 @@ impl LockPlace {
         }
     }
 
-    /// The file that only the server may read: the database, the key of a client of the database
-    /// server, or the credentials of the bucket.
+    /// Returns the file that only the server may read: the database, the key of a client of the
+    /// database server, or the credentials of the bucket.
     pub(super) fn private_file(&self) -> Option<PathBuf> {
         match self {
             LockPlace::Sqlite(file) => Some(file.clone()),
@@ -147,7 +147,7 @@ impl LockPlace {
     }
 }
 
-/// The file with the TLS key of a client of this database server.
+/// Returns the file with the TLS key of a client of this database server.
 fn client_key(url: &str) -> Option<PathBuf> {
     let url = Url::parse(url).ok()?;
     let mut parameters = url.query_pairs();
@@ -155,7 +155,7 @@ fn client_key(url: &str) -> Option<PathBuf> {
     Some(PathBuf::from(&*file))
 }
 
-/// The file with the credentials of a bucket, if the configuration names one.
+/// Returns the file with the credentials of a bucket, if the configuration names one.
 fn credentials_file(config: &ObjectStoreConfig) -> Option<&Path> {
     match &config.bucket {
         Bucket::Gcs(gcs) => gcs.credentials.as_deref(),
@@ -179,7 +179,8 @@ pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPla
     Ok(LockPlace::Server(url))
 }
 
-/// The lock, and the file that has the password of its server, or the credentials that fetch it.
+/// The lock, and the file with the password of the lock's server, or with the credentials that
+/// fetch the password.
 pub(super) type Lock = (Located<LockPlace>, Option<Located<PathBuf>>);
 
 /// Reads `checkpointspassword` and puts the password into the place of the lock. Also returns the

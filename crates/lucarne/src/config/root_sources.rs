@@ -18,7 +18,7 @@ pub struct RootSources {
     pub refused: Vec<Located<RefusedRoots>>,
 }
 
-/// Roots that are refused, whichever source contains them.
+/// Roots that are refused, regardless of their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedRoots {
     /// The root with this fingerprint.

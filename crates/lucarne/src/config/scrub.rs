@@ -47,7 +47,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Keys {
 
 impl Keys {
     /// Returns the settings for a log with these data; `None` if scrubbing is off. The default for
-    /// a bucket is samples, because its requests cost money.
+    /// a bucket is samples, because requests to a bucket cost money.
     pub(super) fn of(self, data: &DataPlace) -> Option<Scrub> {
         let usual = match data {
             DataPlace::Directory(_) => Extent::All(RATE),

@@ -25,8 +25,8 @@ pub enum Secret {
     Command(Vec<String>),
     /// Secret in a cloud service.
     Manager(Manager),
-    /// A text that may be the secret itself in place of its source. It is refused, and not kept, so
-    /// that no message contains it.
+    /// A text that may be the secret itself in place of its source. The text is refused, and not
+    /// kept, so that no message contains it.
     Inline,
 }
 
@@ -76,8 +76,8 @@ pub(crate) enum SecretError {
     #[error("is more than one line")]
     Lines,
     #[error(
-        "is not shown, because it may be the secret itself: no file has this name: write the secret \
-         to a file with mode 0600, and write the path of that file here"
+        "does not name a file, and is not shown here, because it may be the secret itself: write \
+         the secret to a file with mode 0600, and configure the path of that file"
     )]
     Inline,
 }
@@ -149,7 +149,8 @@ impl Secret {
         }
     }
 
-    /// Returns the path of a file, which other users may be able to read; `None` for other sources.
+    /// Returns the path of a file, whose permissions the caller must check; `None` for other
+    /// sources.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Secret::File(file) => Some(file),
@@ -157,7 +158,8 @@ impl Secret {
         }
     }
 
-    /// The file that only the server may read: the secret, or the credentials that fetch it.
+    /// Returns the file that only the server may read: the secret, or the credentials that fetch
+    /// it.
     pub(super) fn private_file(&self) -> Option<&Path> {
         match self {
             Secret::File(file) => Some(file),

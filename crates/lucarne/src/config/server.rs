@@ -20,7 +20,6 @@ pub struct TlsFiles {
     pub key: Located<PathBuf>,
 }
 
-/// Reads `http`.
 pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
     let mut limits = Limits::default();
     let section = top.get(&keys::top::HTTP);

@@ -2,8 +2,8 @@
 //!
 //! One process at a time may use the directory of a log, which a file system lock (`flock`)
 //! ensures. A network file system can be mounted so that this lock is local to the machine. Then
-//! two machines could write one journal, and it could lack entries that the database lock has
-//! signed.
+//! two machines could write one journal, and the journal could lack entries that the lock in the
+//! database has signed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn refuse(lock: &LockPlace, logs: &[LogSettings], report: &mut Report
         if let Some(why) = device(directory).and_then(|device| unseen(&mounts, &device)) {
             let message = format!(
                 "{} is on a network file system, mounted without locks that other machines see: \
-                 {why}. Because other machines can reach the lock ({lock}), two of them could \
+                 {why}. Because other machines can reach the lock ({lock}), two machines could \
                  write the same journal",
                 directory.display()
             );

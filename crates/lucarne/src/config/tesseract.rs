@@ -138,7 +138,8 @@ impl Ignored {
         self.0.iter().copied()
     }
 
-    /// Returns the TesseraCT server that the flags belong to, if they identify it.
+    /// Returns the TesseraCT server that the flags belong to; `None` if no flag shows which server
+    /// it is.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         self.iter().find_map(|flag| match flag.name {
             "s3_use_path_style" => Some(Cloud::Aws),

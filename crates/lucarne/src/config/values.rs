@@ -16,7 +16,7 @@ pub(crate) use lucarne_settings::values::{duration, number, rfc3339, time};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     text: String,
-    /// Resolved addresses; the first usable one is used.
+    /// Resolved addresses. The server listens on the first usable address.
     pub addresses: Vec<SocketAddr>,
 }
 

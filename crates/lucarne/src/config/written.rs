@@ -34,8 +34,8 @@ impl Written {
     }
 }
 
-/// Hashes a value without its lines. The order of a map has no meaning, and neither has the
-/// spelling of a duration or size.
+/// Hashes a value without its lines. Neither the order of a map nor the spelling of a duration or
+/// size changes the hash.
 fn hash(value: &Value, key: Option<&dyn AnyKey>, hasher: &mut DefaultHasher) {
     value.kind().hash(hasher);
     match value {

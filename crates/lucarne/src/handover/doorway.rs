@@ -29,7 +29,7 @@ pub(crate) struct Doorway {
 pub(crate) struct Candidate {
     pub(super) wire: Wire,
     pub(super) pid: i32,
-    /// The logs that this process had when it compared them with the candidate's.
+    /// The logs of this process when they were compared with the candidate's logs.
     hosted: Arc<Hosted>,
     /// Only one process at a time may take over.
     _alone: OwnedMutexGuard<()>,
@@ -59,11 +59,14 @@ impl Doorway {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let of_path = || format!("`handover`: {}", path.display());
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
-            bail!("{}: not a socket", of_path());
+            bail!(
+                "{}: not a socket: remove the file, or configure another path",
+                of_path()
+            );
         }
         let next = next_to(path);
         let opened = || -> io::Result<UnixListener> {
-            // Left by an interrupted start.
+            // An interrupted start left the socket.
             match fs::remove_file(&next) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -84,8 +87,12 @@ impl Doorway {
     /// If the file system refuses the rename.
     pub(crate) fn answer(self, estate: Estate) -> Result<Candidates> {
         let Doorway { listener, path } = self;
-        fs::rename(next_to(&path), &path)
-            .with_context(|| format!("`handover`: {}", path.display()))?;
+        fs::rename(next_to(&path), &path).with_context(|| {
+            format!(
+                "`handover`: cannot rename the new socket to {}",
+                path.display()
+            )
+        })?;
         let (found, coming) = mpsc::channel(1);
         Ok(Candidates {
             coming,
@@ -157,7 +164,7 @@ async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sen
                 });
             }
             Err(error) => {
-                tracing::warn!("`handover`: {error}");
+                tracing::warn!("`handover`: cannot accept a connection: {error}");
                 // `accept` fails while the process is out of descriptors. The pause avoids a busy
                 // loop.
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -207,7 +214,7 @@ enum Refusal {
          it, not user {user}"
     )]
     User { own: u32, user: u32 },
-    #[error("another process is taking over now")]
+    #[error("another process is taking over now: retry when that process has finished")]
     Busy,
     #[error(transparent)]
     Mismatch(#[from] Mismatch),

@@ -92,7 +92,7 @@ enum SwitchError {
     Waiting(Vec<String>),
     #[error("log `{name}`: {source}")]
     Log { name: String, source: Fatal },
-    #[error("{0} does not respond")]
+    #[error("the lock {0} does not respond")]
     Lock(String),
     #[error("the other process failed: {0}")]
     Failed(String),

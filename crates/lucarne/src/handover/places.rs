@@ -12,7 +12,8 @@ use super::wire::{Hello, LogPlace};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::{inception, open};
 
-/// Checks lock and data while the other process uses them, and describes them. Writes nothing.
+/// Checks and describes the lock and the data of the logs while the other process uses both. Writes
+/// nothing.
 ///
 /// # Errors
 /// If a log could not be opened here, as far as a check without writing can detect this.
@@ -41,7 +42,7 @@ async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
     let config = log.to_log_config();
     let note = lock.load(&config.key.log_id().0).await?.unwrap_or_default();
     verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
-        .with_context(|| format!("the checkpoint in {}", lock.location()))?;
+        .with_context(|| format!("invalid checkpoint in {}", lock.location()))?;
     let assets = open::watched_assets(&log.data.value).await?;
     let published = assets.get("checkpoint").await?;
     ensure!(

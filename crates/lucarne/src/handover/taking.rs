@@ -42,7 +42,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
     let of_path = || of_path(path);
     let mut wire = match Wire::connect(path).await {
         Ok(wire) => wire,
-        // Left by a killed process.
+        // No process listens: the socket does not exist, or a killed process left it.
         Err(error)
             if matches!(
                 error.kind(),
@@ -73,7 +73,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         Ok(Some(Message::Offer(offer))) => Ok(Some(taking(wire, offer, pid, path)?)),
         Ok(Some(Message::Refused(why))) => bail!("cannot take over: {why}"),
         Ok(Some(_)) => bail!("{}: process {pid} sent an unexpected message", of_path()),
-        // The other process died before it offered anything.
+        // The other process ended before its offer.
         Ok(None) => Ok(None),
         Err(error) => {
             Err(error).context("cannot take over: the running process sent no valid message")

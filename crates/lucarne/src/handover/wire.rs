@@ -126,7 +126,7 @@ impl Wire {
         line.push(b'\n');
         ensure!(
             line.len() <= LONGEST,
-            "a message of {} bytes is too long",
+            "cannot send a message of {} bytes: the maximum is {LONGEST}",
             line.len()
         );
         let (mut rest, mut sockets) = (&line[..], sockets);
@@ -176,8 +176,8 @@ impl Wire {
         self.sockets.drain(..).collect()
     }
 
-    /// Sends a withdrawal, and waits until the other process has ended, because it may have opened
-    /// logs.
+    /// Sends a withdrawal, and waits until the other process has ended, because the other process
+    /// may have opened logs.
     pub(super) async fn withdraw(&mut self, why: String) {
         let _ = timeout(RESPONSE_TIMEOUT, self.send(&Message::Withdrawn(why))).await;
         let ended = async { while let Ok(Some(_)) = self.receive().await {} };

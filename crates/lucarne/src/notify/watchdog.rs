@@ -75,7 +75,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// Returns the time since the last progress after each of these looks, one second apart.
+    /// Returns the time since the last progress after each of these checks, one second apart.
     fn silences<const N: usize>(looks: [&[Option<u64>]; N]) -> [u64; N] {
         let mut now = Instant::now();
         let mut progress = Progress::begin(now);

@@ -22,7 +22,7 @@ impl Reload {
         draining.map(|it| Arc::clone(&it.log)).collect()
     }
 
-    /// Closes a log in the background that the file no longer has.
+    /// Closes a log that the file no longer has, in the background.
     pub(super) fn drain(&mut self, settings: LogSettings, log: Arc<Log>) {
         let id = settings.key.log_id();
         for (_, creating) in self.progress.creating.iter().filter(|(it, _)| *it == id) {
@@ -59,7 +59,7 @@ async fn shut_down(log: &Log, patience: Duration) {
         tracing::warn!(
             log = name,
             "not closed within `draintimeout`: its lock or storage does not respond; the log is \
-             closed when they do"
+             closed when they respond"
         );
         shutdown.await;
     }

@@ -26,11 +26,11 @@ pub(super) enum Placement {
     Kept(usize),
     /// A new log, with its accepted roots.
     Added(Roots),
-    /// A new log that cannot be opened beside the present ones.
+    /// A new log that cannot be opened now, with the reason.
     Refused(Refusal),
 }
 
-/// The reasons why a new log cannot be opened beside the present ones.
+/// The reasons why a new log cannot be opened beside the present logs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(

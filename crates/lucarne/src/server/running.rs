@@ -1,4 +1,4 @@
-//! A server that serves: hand-overs and the shutdown.
+//! A running server: hand-overs and the shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,9 @@ use crate::otlp::Exporting;
 use crate::signals::Signals;
 use crate::upkeep::{Upkeep, Wanted};
 
-/// A server that serves.
 pub(super) struct Running {
     pub(super) upkeep: Upkeep,
-    /// Reports the state to the service manager until it is dropped.
+    /// Tasks that report the state to the service manager.
     pub(super) notifying: JoinSet<()>,
     /// Exports traces and metrics until it is dropped.
     pub(super) exporting: Exporting,

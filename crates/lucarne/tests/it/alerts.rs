@@ -191,7 +191,8 @@ fn each_alert_has_documented_metrics_a_runbook_and_a_unit_test() {
     assert_eq!(alerts, tested, "{ALERTS} and {TESTS}");
 }
 
-/// The tests name series and labels that exist, too: else an alert fires there, and nowhere else.
+/// The tests must name existing series and labels. Otherwise an alert would fire in its test, and
+/// nowhere else.
 #[test]
 fn unit_tests_of_alerts_have_documented_series() {
     let (series, tests) = (documented(), yaml(TESTS));

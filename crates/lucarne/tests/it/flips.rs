@@ -69,7 +69,8 @@ impl Files {
     }
 
     fn start(&self) -> Server {
-        // The file has the time of the last pass. With it, the next pass would be due in an hour.
+        // The file has the time of the last pass. With this file, the next pass would be due in an
+        // hour.
         let _ = std::fs::remove_file(self.log().path().join("cache/scrub"));
         let server = self.log().start().unwrap();
         run(ready(self.log()));

@@ -91,7 +91,7 @@ async fn upgrade(log: &LogUnderTest, server: &mut Server, times: usize) {
         assert_eq!(new.try_wait().unwrap(), None, "{}", new.output());
         *server = new;
     }
-    // Load after the last upgrade, to show late effects: on a busy machine, more of it.
+    // Load after the last upgrade, to show late effects. On a busy machine the pause is longer.
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 

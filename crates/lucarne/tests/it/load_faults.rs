@@ -417,7 +417,7 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
         args.push("--max_runtime=4s".to_owned());
     }
     if case.fault != Fault::None && !case.flags.iter().any(|flag| flag.contains("dup")) {
-        // A correct response to a resubmission would contradict an earlier false one.
+        // A correct response to a resubmission would contradict an earlier false response.
         args.push("--dup_chance=0".to_owned());
     }
     args.extend(case.flags.iter().map(|flag| (*flag).to_owned()));

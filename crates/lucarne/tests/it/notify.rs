@@ -81,7 +81,7 @@ fn a_server_reports_start_status_progress_reload_and_stop() {
     let submitted = client.post("ct/v1/add-chain", submission(&pki().p256));
     assert_eq!(run(submitted).unwrap().status, 200);
     manager.wait_for(0, "STATUS=test: 1 entries, running");
-    // Without submissions, too.
+    // The watchdog gets messages even without submissions.
     let fed = manager.wait_for(0, "WATCHDOG=1");
     manager.wait_for(fed + 1, "WATCHDOG=1");
 
@@ -94,7 +94,7 @@ fn a_server_reports_start_status_progress_reload_and_stop() {
     manager.wait_for(reloaded + 1, "STOPPING=1");
 }
 
-/// A log that cannot be opened keeps the others, and their readers, from nothing.
+/// A log that cannot be opened does not affect the other logs and their readers.
 #[test]
 fn a_log_without_its_directory_does_not_hold_up_the_server() {
     let log = log("");

@@ -420,7 +420,7 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         life.end().await;
     });
     assert!(way.staged() > 16, "rounds were deleted");
-    // Nor when the log starts with all of these rounds.
+    // A start with all of these rounds does not need these operations either.
     let (mut server, load) = (way.site.start(), way.site.load(LOG));
     run(async {
         way.site.ready(LOG).await;

@@ -82,7 +82,7 @@ fn check_finds_the_log_of_another_prefix_and_a_lost_directory() {
     edit(&log.configuration(), "/test\n", "/other\n");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 3);
-    assert_has(&said, "was the prefix changed?");
+    assert_has(&said, "check whether the prefix was changed");
     assert_has(&said, "mount or restore the directory");
 }
 

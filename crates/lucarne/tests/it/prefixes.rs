@@ -79,7 +79,7 @@ fn what_is_not_reached_is_refused_before_a_key_is_bound_to_it() {
     }
 }
 
-/// A log that an earlier version created with a now rejected prefix still runs.
+/// A log that an earlier version created with a prefix that is rejected now still runs.
 #[test]
 fn a_log_that_exists_keeps_what_clients_leave_out() {
     let own = "http://ct.example/a";

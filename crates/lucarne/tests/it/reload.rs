@@ -129,7 +129,7 @@ async fn add_and_remove(logs: &TwoLogs, server: &mut Server) -> Load {
     let submitted = join_all(waiting.iter().map(|submission| second.submit(submission)));
     let removal = async {
         let client = logs.site.client_of("second");
-        // On a slow machine, the round of some, or of all, may be over.
+        // On a slow machine, the round of some or all submissions may be over.
         eventually("the submissions wait for a round", async || {
             let stats = client.get("stats.json").await.unwrap().json().unwrap();
             let (waiting, published) = (stats["pool_depth"].as_u64(), stats["size"].as_u64());

@@ -238,7 +238,7 @@ fn a_log_that_was_rolled_back_with_its_lock_is_refused() {
     grow(1);
     assert_eq!(apart.remembered(), 6);
 
-    // A signer with another history does not sign for this one either.
+    // A signer with another history does not sign for this history either.
     old.restore(&apart);
     fs::remove_file(apart.memory()).unwrap();
     drop(_signer);

@@ -13,8 +13,8 @@ pub enum ClientError {
     /// The URL is not usable for a request.
     #[error("`{0}` is not a usable URL: {1}")]
     Url(String, String),
-    /// The server was not reached, or did not speak HTTP. The text has all causes, and a source
-    /// would repeat them.
+    /// The server was not reached, or did not speak HTTP. The text contains all causes, so the
+    /// error has no source.
     #[error("{}", with_causes(.0))]
     Exchange(hyper_util::client::legacy::Error),
     /// The response was interrupted, or is too long.
@@ -30,7 +30,9 @@ pub enum ClientError {
     #[error("the server responded with status {0}")]
     Status(StatusCode),
     /// The server redirects too often, or from TLS to plain HTTP.
-    #[error("the server responded with status {0}: the redirect to {1} is not followed")]
+    #[error(
+        "the server responded with status {0}: the redirect to {1} is one too many, or leaves TLS"
+    )]
     Redirect(StatusCode, String),
     /// The response took too long.
     #[error("no response within {} s", .0.as_secs_f32())]

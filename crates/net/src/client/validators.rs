@@ -2,7 +2,8 @@
 
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 
-/// Validators of a response. A server detects changes by them (RFC 9110, section 8.8).
+/// Validators of a response. A server compares the validators in a request with its present ones,
+/// to detect a change (RFC 9110, section 8.8).
 #[derive(Clone, Debug, Default)]
 pub struct Validators {
     etag: Option<HeaderValue>,

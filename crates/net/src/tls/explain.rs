@@ -118,11 +118,9 @@ fn webpki(error: &webpki::Error) -> String {
     use webpki::Error as E;
     let words = match error {
         E::CaUsedAsEndEntity => {
-            "the certificate is that of a CA (CA:TRUE), and is not itself among the trusted ones"
+            "the certificate is that of a CA (CA:TRUE), and is not itself trusted"
         }
-        E::UnsupportedCertVersion => {
-            "the certificate is one of X.509 version 1, which names no hosts"
-        }
+        E::UnsupportedCertVersion => "the certificate has X.509 version 1, which has no host names",
         E::InvalidSerialNumber => "the certificate has an invalid serial number",
         E::BadDer | E::TrailingData(_) | E::ExtensionValueInvalid | E::MalformedExtensions => {
             "the certificate cannot be read"
@@ -138,7 +136,7 @@ fn webpki(error: &webpki::Error) -> String {
 fn names(presented: &[String]) -> String {
     const SHOWN: usize = 8;
     if presented.is_empty() {
-        return "it has none".to_owned();
+        return "it has no names".to_owned();
     }
     let bare = |name: &String| {
         let name = name.trim_start_matches("DnsName(\"");

@@ -11,9 +11,9 @@ use rustls::{CertificateError, Error, RootCertStore};
 
 /// Trusted certificates of authorities and of servers.
 ///
-/// A server may present a trusted certificate itself, whether that is self-signed, a CA certificate
-/// (`CA:TRUE`) or neither, as with curl's `--cacert`. The names and the validity of the certificate
-/// are checked nevertheless.
+/// A server may present a trusted certificate itself, as with curl's `--cacert`: a self-signed
+/// certificate, a CA certificate (`CA:TRUE`), or any other certificate. The names and the validity
+/// of the certificate are checked nevertheless.
 #[derive(Clone, Debug)]
 pub struct Trust {
     roots: Arc<RootCertStore>,
@@ -26,7 +26,7 @@ pub struct Trust {
 pub struct TrustError {
     /// Index of the certificate in the list, from 1.
     pub number: usize,
-    /// Error of parsing.
+    /// The first error in the certificate.
     pub error: Error,
 }
 

@@ -29,7 +29,7 @@ pub struct Verifier {
 /// Certificate errors for which rustls has no variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyError {
-    #[error("the certificate has an RSA key of {0} bits, too short to be trusted")]
+    #[error("the certificate has an RSA key of {0} bits; expected at least 2048 bits")]
     Weak(usize),
     #[error("the certificate has a key of a kind that cannot be verified")]
     Unknown,

@@ -2,7 +2,7 @@
 //!
 //! Old appliances have short keys. A short key is used only if a client accepts the certificate in
 //! any case: by its fingerprint, because it is itself trusted, or because any certificate is
-//! accepted. All numbers are public, so neither time nor memory access must be constant.
+//! accepted. All numbers are public, so time and memory accesses may depend on the numbers.
 
 use std::cmp::Ordering;
 
@@ -225,7 +225,8 @@ fn compare(a: &Number, b: &Number) -> Ordering {
     a.iter().rev().cmp(b.iter().rev())
 }
 
-/// Multiplies two numbers below the modulus bit by bit, which is slow but short.
+/// Multiplies two numbers below the modulus, modulo the modulus. The loop over the bits is slow,
+/// but simple.
 fn multiply(a: &Number, b: &Number, modulus: &Number) -> Number {
     let mut product = vec![0; modulus.len()];
     for digit in b.iter().rev() {
@@ -240,7 +241,7 @@ fn multiply(a: &Number, b: &Number, modulus: &Number) -> Number {
     product
 }
 
-/// Adds a number below the modulus, modulo the modulus.
+/// Adds `number` to `sum`, modulo the modulus. Both numbers must be below the modulus.
 fn add(sum: &mut Number, number: &Number, modulus: &Number) {
     let mut carry = false;
     for (digit, more) in sum.iter_mut().zip(number) {

@@ -25,7 +25,8 @@ pub(super) struct LineTurn<'l> {
 }
 
 impl Line {
-    /// Creates at most `connections` concurrent connections to the socket at `path`.
+    /// Returns a line with at most `connections` concurrent connections to the socket at `path`.
+    /// The first exchange connects.
     pub(super) fn new(path: &Path, connections: usize) -> Self {
         Self {
             path: path.to_owned(),
@@ -82,7 +83,7 @@ impl LineTurn<'_> {
 async fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let length = stream.read_u32().await? as usize;
     if length > LONGEST_FRAME {
-        let problem = "its response is longer than a frame";
+        let problem = "the response is longer than a frame may be";
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     let mut frame = vec![0; length];

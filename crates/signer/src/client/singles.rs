@@ -92,7 +92,7 @@ impl Singles {
         }
     }
 
-    /// Takes the requests that have waited longest; `None` ends the task if there are none.
+    /// Takes the requests that have waited longest; `None` ends the task if no requests wait.
     fn next_batch(&self) -> Option<Vec<Waiting>> {
         let mut queue = self.queue.lock();
         // Drop requests whose callers have given up.

@@ -11,8 +11,8 @@ const SECOND: u64 = 1_000_000_000;
 /// The `User-Agent` of a client with a contact.
 const NAMED: &str = "monitor/1.0 (ops@example.com)";
 
-/// Returns a limiter with `burst` units for each client, refilled at one per second, and ten times
-/// that for all clients without contact.
+/// Returns a limiter with `burst` units for each client, refilled at one per second, and a bucket
+/// of ten times this size for all clients without contact.
 fn limiter(burst: u64) -> ReadLimiter {
     let limits = ReadLimits {
         client: Rate::new(burst, Duration::from_secs(1)),
@@ -117,7 +117,7 @@ fn those_without_contact_share_one() {
             let asked = (0..9).map(|_| ask(format!("192.0.2.{client}"), headers));
             asked.filter(Result::is_ok).count()
         };
-        // A request without contact uses no second bucket.
+        // Requests with and without a contact take from the same bucket of the client.
         assert_eq!(of(&agent("curl/8.5.0")), 5);
         assert_eq!(of(&agent(NAMED)), 0);
     }
@@ -205,7 +205,7 @@ fn the_same_partial_tile_costs_more_each_time() {
     assert_eq!(cost(one, later), 512);
     assert_eq!(cost(one, 4 * later), 128);
     assert_eq!(cost(one, 20 * later), 1);
-    // A client that repeats a request every ten seconds pays no more for it.
+    // A client that repeats a request every ten seconds pays one unit each time.
     for round in 21..40 {
         assert_eq!(cost(one, round * later), 1, "{round}");
     }
@@ -223,7 +223,7 @@ fn repeats_are_each_clients_own() {
     // The price is 1 + 2 + … + 32 of 100: the next request would cost 64.
     assert_eq!((times("192.0.2.1"), times("192.0.2.2")), (6, 6));
     let refusal = ask_for(&limiter, "192.0.2.1", tile, 0).unwrap_err();
-    // After ten seconds it would cost 32, and 37 units are there.
+    // After ten seconds the request would cost 32 units, and the bucket has 37 now.
     assert_eq!((refusal.wait, refusal.remaining), (10 * SECOND, 37));
     assert!(ask(&limiter, "192.0.2.1", 0).is_ok(), "all else goes on");
 }

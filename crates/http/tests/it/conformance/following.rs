@@ -51,7 +51,7 @@ async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     let (_test, server) = demo(1).await;
     let mut waiting = JoinSet::new();
     let ask = b"GET /demo/checkpoint?after=1 HTTP/1.1\r\nhost: log.example\r\n\r\n";
-    // One request more than may wait: the last one is refused.
+    // One more request than may wait: the last request is refused.
     for _ in 0..65 {
         let mut client = server.connect().await;
         client.send(ask).await;

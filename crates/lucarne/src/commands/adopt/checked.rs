@@ -97,7 +97,7 @@ impl Checked {
         }
     }
 
-    /// Returns the verdict. Unreadable files leave it open.
+    /// Returns the verdict: unknown if files are unreadable and no file is wrong.
     pub(super) fn verdict(&self) -> Verdict {
         match (self.state.wrong, self.state.unread) {
             (0, 0) => Verdict::Right,

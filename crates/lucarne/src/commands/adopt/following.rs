@@ -19,8 +19,8 @@ use crate::signals::Signals;
 
 /// Interval between two passes. Each pass over a log that has grown adds a table to the index.
 const PACE: Duration = Duration::from_secs(2);
-/// Maximum number of consecutive failures: the other process removes partial tiles while a pass
-/// reads them.
+/// Number of consecutive failures that are tolerated: the other process removes partial tiles while
+/// a pass reads them.
 const MAX_FAILURES: u32 = 5;
 
 /// Checks and indexes the log while it grows.
@@ -81,7 +81,7 @@ async fn passes(
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{published} entries are published with the root {root}, after {before} entries with the root \
-     {before_root}: the log was rolled back or forked. Keep both: this is evidence"
+     {before_root}: the log was rolled back or forked. Keep both checkpoints: they are evidence"
 )]
 struct RolledBack {
     published: u64,

@@ -35,7 +35,7 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
     }
     let unseen = match holders.unseen {
         0 => String::new(),
-        unseen => format!("; {unseen} processes of other users were not checked: run this as root"),
+        unseen => format!("; {unseen} processes of other users were not checked: run as root"),
     };
     findings.right(
         "holder",

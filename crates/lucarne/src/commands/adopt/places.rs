@@ -1,6 +1,6 @@
 //! Checks of the places that Lucarne will write to: permissions and file attributes.
 //!
-//! Nothing is written to test them. Full tiles and issuers may be immutable, because they are never
+//! The checks write nothing. Full tiles and issuers may be immutable, because they are never
 //! rewritten. Directories and replaced files must not be immutable.
 
 use std::fs::{self, File};
@@ -41,8 +41,8 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
     cache(log, findings);
 }
 
-/// Checks the cache before following. While the old software runs, only the cache is written, and
-/// it must be outside that software's directory.
+/// Checks the cache before following. While the old software runs, Lucarne writes only to the
+/// cache, so the cache must be outside the directory of the old software.
 pub(super) fn look_beside(log: &LogSettings, findings: &mut Findings) {
     let places = [existing(&log.cache.value)];
     writable(&places, findings);

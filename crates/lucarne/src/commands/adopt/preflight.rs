@@ -23,7 +23,7 @@ use crate::{inception, open};
 const STILL: Duration = Duration::from_secs(6);
 /// Observation time for TesseraCT, whose interval is 30 s unless a flag sets a longer one.
 const TESSERACT_STILL: Duration = Duration::from_secs(35);
-/// Added to a signing interval that a flag sets; the sum is the observation time.
+/// Margin that is added to the configured interval of checkpoints for the observation time.
 const MARGIN: Duration = Duration::from_secs(5);
 /// Age of a checkpoint after which its signer is stopped or paused, even if the clock is somewhat
 /// wrong.
@@ -34,9 +34,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// State of the lock of a log that can be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockState {
-    /// The lock knows the log and agrees with storage.
+    /// The lock has a checkpoint of this log, which agrees with storage.
     Agrees,
-    /// The lock has no checkpoint of this log; `adopt` creates it from the published one.
+    /// The lock has no checkpoint of this log; `adopt` copies the published checkpoint to the lock.
     Absent,
 }
 
@@ -92,7 +92,8 @@ impl Preflight {
     }
 }
 
-/// Returns the time during which nothing may be signed, and reports it if it is long.
+/// Returns the time during which nothing may be signed. Reports this time if it is longer than
+/// usual.
 fn still(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Duration {
     let age_ms = log
         .clock

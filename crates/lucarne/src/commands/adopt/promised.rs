@@ -1,5 +1,5 @@
 //! Entries that TesseraCT has sequenced but not yet published. For a log in a bucket, TesseraCT
-//! keeps them in a separate database.
+//! keeps these entries in a separate database.
 
 use lucarne_log::Published;
 use lucarne_storage::{SqlLock, TesseraState};

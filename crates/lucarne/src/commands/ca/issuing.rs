@@ -31,7 +31,7 @@ fn trust(roots: &Roots) -> String {
         "A log must accept these roots, otherwise it refuses all submissions:\n  \
            Lucarne, Sunlight  add to the log in the configuration:  extraroots: {file}\n  \
            TesseraCT          --roots_pem_file={file}\n  \
-           (a log of several roots: append this file to its own)\n\n\
+           (a log with other roots: append this file to its file of roots)\n\n\
          Then: lucarne load ct-write --log-url URL --roots {directory}\n\n\
          Never let a log that browsers trust accept them: anyone with this directory can issue \
          certificates for any name.\n"

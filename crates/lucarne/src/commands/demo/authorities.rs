@@ -54,7 +54,12 @@ fn open(
     file: &Path,
     make: impl FnOnce() -> Result<Authority, lucarne_mint::MintError>,
 ) -> Result<Authority> {
-    let why = || format!("demo authority {}", file.display());
+    let why = || {
+        format!(
+            "cannot open or create the demo authority {}",
+            file.display()
+        )
+    };
     if file.exists() {
         let pem = std::fs::read_to_string(file).with_context(why)?;
         return Authority::from_pem(&pem).with_context(why);

@@ -70,7 +70,7 @@ impl Home {
     /// Returns the contents of a private file, which is created with `text` if it does not exist.
     pub(super) fn secret(&self, name: &str, text: &str) -> Result<String> {
         let file = self.directory.join(name);
-        let context = || format!("{}", file.display());
+        let context = || format!("cannot read or create {}", file.display());
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
         match options.open(&file) {
@@ -102,7 +102,8 @@ impl Home {
         Ok(())
     }
 
-    /// Writes the configuration, or adds the current log to it.
+    /// Adds the current log to the configuration, and creates the configuration if it does not
+    /// exist.
     pub(super) fn configure(&self, listen: Option<&Listen>) -> Result<()> {
         let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
         let file = self.configuration();

@@ -35,7 +35,7 @@ use crate::signals::{Signals, Wish};
 const LOOK: Duration = Duration::from_millis(200);
 /// Submissions per second; enough to measure a gap.
 const RATE: u32 = 10;
-/// Credentials that S3 clients require. The bucket ignores them.
+/// Credentials that S3 clients require. The bucket of the demo does not check credentials.
 const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "demo"),
     ("AWS_SECRET_ACCESS_KEY", "demo"),
@@ -106,7 +106,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
 fn submit(traffic: Traffic, screen: Screen) -> Arc<Mutex<Scts>> {
     let scts = Arc::new(Mutex::new(Scts::default()));
     let submitting = Arc::clone(&scts);
-    // The thread is not joined: it ends with the process.
+    // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
         let took = |at: Instant| submitting.lock().note(at);
         if let Err(error) = traffic.go_on(RATE, took) {
@@ -218,7 +218,7 @@ impl Settings {
 fn random() -> Result<String> {
     let mut random = [0; 20];
     aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+        .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
     Ok(hex::encode(random))
 }
 
@@ -229,12 +229,12 @@ const PORTS: Range<u16> = 10_000..20_000;
 /// Returns `count` different addresses of this machine that are free at the moment.
 fn free_addresses(count: usize) -> Result<Vec<String>> {
     let mut taken = Vec::new();
-    // All sockets stay bound until the last one is found.
+    // All sockets stay bound until the end of the search, so that all ports differ.
     for _ in 0..100 * count {
         if taken.len() < count {
             let mut random = [0; 2];
             aws_lc_rs::rand::fill(&mut random)
-                .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+                .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
             let port = PORTS.start + u16::from_ne_bytes(random) % PORTS.len() as u16;
             taken.extend(std::net::TcpListener::bind(("127.0.0.1", port)));
         }
@@ -244,7 +244,7 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
     taken.iter().map(address).collect()
 }
 
-/// Arrival times of SCTs.
+/// Statistics of the SCTs that arrive at the demo.
 #[derive(Default)]
 struct Scts {
     last: Option<Instant>,
@@ -331,7 +331,7 @@ impl Reporter {
         if !std::mem::replace(&mut self.invited, true) {
             self.screen.heading("Look");
             self.screen.line("log", &self.url);
-            self.screen.line("who leads", &self.page);
+            self.screen.line("leader", &self.page);
             self.screen.heading("Try");
         }
         let pid = leader.pid.map_or_else(String::new, |pid| pid.to_string());

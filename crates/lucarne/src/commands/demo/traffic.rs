@@ -189,7 +189,7 @@ impl Traffic {
             for thread in threads {
                 let took = thread
                     .join()
-                    .map_err(|_| anyhow!("a submitter panicked"))??;
+                    .map_err(|_| anyhow!("a thread that submits certificates panicked"))??;
                 slowest = slowest.max(took);
             }
             Ok(slowest)
@@ -202,7 +202,10 @@ impl Traffic {
         let start = Instant::now();
         let response = self.client.post_json(&url, submission.chain.to_json())?;
         let (status, body) = (response.status, String::from_utf8_lossy(&response.body));
-        ensure!(status.as_u16() == 200, "{url} responded {status}: {body}");
+        ensure!(
+            status.as_u16() == 200,
+            "{url} responded with {status}: {body}"
+        );
         Ok(start.elapsed())
     }
 
@@ -256,7 +259,7 @@ fn names() -> Result<Vec<String>> {
     ];
     let mut random = [0u8; 4];
     aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
+        .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
     let [first, second, high, low] = random;
     let number = u16::from_be_bytes([high, low]);
     let first = FIRST[usize::from(first) % FIRST.len()];

@@ -67,7 +67,7 @@ pub(super) async fn look(
     if !is_sound && !listed.superseded.is_empty() {
         report.note(
             "superseded partial tiles were not compared, because the tree has faults: repair the \
-             tree, and run this again",
+             tree, and run this command again",
         );
     }
     let count = listed.superseded.len() + listed.superseded_names;
@@ -146,7 +146,7 @@ impl Listed {
         }
     }
 
-    /// Counts the names tile of a data tile.
+    /// Counts the names tile of a data tile. Always returns `true`.
     fn add_names(&mut self, data: Tile, size: u64) -> bool {
         let needed = Tile::widest(data.level(), data.index(), size) == Some(data);
         if data.covered_by(size) {

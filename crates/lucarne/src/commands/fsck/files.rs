@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 const MAX_FILE: usize = 32 << 20;
 /// Maximum number of attempts for a URL.
 const ATTEMPTS: u32 = 4;
-/// Pause before the second attempt, which doubles for each further attempt.
+/// Pause before the second attempt. The pause doubles for each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Directory whose files are read directly, also while other processes use them.

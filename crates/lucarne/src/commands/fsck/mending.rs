@@ -117,7 +117,7 @@ impl Mending {
     }
 
     /// Removes damaged rounds of the journal that a published checkpoint of `size` entries covers.
-    /// In a dry run, lists them.
+    /// In a dry run, lists these rounds.
     pub(super) async fn rounds(&self, size: u64, report: &mut Report) -> Result<()> {
         if let Some(untouched) = &self.untouched {
             for file in untouched.damaged_rounds(size).await? {

@@ -59,7 +59,12 @@ impl Place {
     /// If the place is missing, or a URL.
     pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
         let data = self.data.as_ref();
-        let data = data.with_context(|| format!("cannot write to {}", self.location))?;
+        let data = data.with_context(|| {
+            format!(
+                "cannot write to {}: a repair needs a directory or a bucket",
+                self.location
+            )
+        })?;
         Ok(open::repairs(data).await?)
     }
 
@@ -169,6 +174,6 @@ async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String
     let origin = text("submission_url").and_then(|url| url.split_once("://"));
     match (key, origin) {
         (Some(key), Some((_, origin))) => Ok((key, origin.trim_end_matches('/').to_owned())),
-        _ => bail!("log.v3.json of {location} names no key or no submission_url; {LACKING}"),
+        _ => bail!("log.v3.json of {location} has no `key` or no `submission_url`; {LACKING}"),
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpo
         then.size <= now.size && (then.size < now.size || then.root == now.root),
         "the log does not match the state of the check: the log had {} entries (root {}), and has \
          {} \
-         now (root {}), both signed by its key. Keep both: this is evidence of a fork or a \
+         now (root {}), both signed by its key. Keep both: they are evidence of a fork or a \
          rollback",
         then.size,
         then.root,

@@ -24,10 +24,9 @@ pub struct Options {
     pub output: output::Flags,
 }
 
-/// Duration of a quick run.
+/// Maximum duration of a quick run.
 const QUICK: Duration = Duration::from_secs(20);
 
-/// Runs the plan.
 pub(super) fn run(options: &Options) -> ExitCode {
     start(options, None)
 }

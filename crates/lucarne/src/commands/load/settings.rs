@@ -32,7 +32,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Adds the tags. A tag replaces the scenario's tag of the same name.
+    /// Adds the tags of `--tag` to a scenario. A tag replaces the scenario's tag of the same name.
     pub fn add_tags(&self, planned: &mut ScenarioConfig) {
         for tag in &self.tags {
             planned.tags.retain(|(name, _)| *name != tag.0);
@@ -40,7 +40,7 @@ impl Flags {
         }
     }
 
-    /// Adds the thresholds.
+    /// Adds the thresholds of `--threshold`.
     pub fn add_thresholds(&self, thresholds: &mut Thresholds) {
         thresholds.0.extend(self.thresholds.iter().cloned());
     }

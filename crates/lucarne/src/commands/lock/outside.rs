@@ -39,7 +39,7 @@ impl Outside {
             let place = parse(place)?;
             ensure!(
                 places.0.contains(&place),
-                "--without {place}: not one of the requested places"
+                "--without {place}: not a place of --known or `known_checkpoints`"
             );
             without.push(place.to_string());
         }
@@ -47,7 +47,8 @@ impl Outside {
     }
 
     /// Reads the checkpoints of all places. A place without a valid checkpoint stops the command,
-    /// unless the operator excludes it, because it may have seen a larger tree.
+    /// because this place may have seen a larger tree. A place that the operator excludes
+    /// (`--without`) does not stop the command; its name is returned.
     pub(super) async fn ask(
         &self,
         config: &LogConfig,

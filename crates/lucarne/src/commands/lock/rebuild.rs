@@ -17,7 +17,6 @@ use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::creation::kept_or_new_lock;
 use crate::{inception, open, runtime};
 
-/// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
     let Some(config) = sound(config, &report) else {
@@ -41,8 +40,8 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// Creates the lock of a log that never had one. Compares it with the places that the configuration
-/// names.
+/// Creates the missing lock of a log, after a comparison with the known checkpoints of the
+/// configuration.
 ///
 /// # Errors
 /// See [`run`].
@@ -118,7 +117,7 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
                 names.collect::<Vec<_>>().join(", ")
             )
         }
-        // The lock may be missing: its creation will show this.
+        // The lock may be missing. The attempt to create the lock shows whether this is the case.
         Err(LockError::Unusable { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -169,8 +168,8 @@ fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result
         && verify_checkpoint(old, origin, settings.key.public_key_spki()).is_ok();
     ensure!(
         !other,
-        "{place} holds a checkpoint that this key signed for `{origin}`, and this log is `{}`: was \
-         the prefix changed?",
+        "{place} holds a checkpoint that this key signed for `{origin}`, and this log is `{}`: \
+         check whether the prefix was changed",
         settings.origin
     );
     Ok(())
@@ -183,8 +182,8 @@ async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> 
         if other.shortname.value != log.shortname.value && !inception::exists(other, lock).await? {
             let name = &other.shortname.value;
             said += &format!(
-                "\nIt has no checkpoint of log `{name}`: if that log existed, run `lucarne lock \
-                 rebuild {name}`, too"
+                "\nThe lock has no checkpoint of log `{name}`: if that log existed, run \
+                 `lucarne lock rebuild {name}`, too"
             );
         }
     }

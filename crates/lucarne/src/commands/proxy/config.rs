@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::config::{Listen, Secret};
 
-/// All settings.
+/// All settings of the proxy, from the file and from flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<Listen>,
@@ -289,7 +289,6 @@ impl From<LeafKeys> for LeafKey {
 #[error("is neither intercept nor tunnel")]
 pub(super) struct UnknownAction;
 
-/// Parses an action.
 pub(super) fn action(text: &str) -> Result<Action, UnknownAction> {
     match text {
         "intercept" => Ok(Action::Intercept),

@@ -180,7 +180,7 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
         let why = if lacks {
             "names a user; add `password: FILE`, `env:NAME` or the like"
         } else {
-            "takes no `password`: it names no user, or has a password already"
+            "has no user, or already has a password: remove `password`"
         };
         reader.problem(url.line, &entries::URL, why);
         return None;

@@ -203,8 +203,8 @@ impl Flags {
         put_list(&mut config.submit_keys, &self.submit_key);
     }
 
-    /// Parses the upstream proxies. Errors do not contain the URL, as clap's would, because it may
-    /// contain a password.
+    /// Parses the upstream proxies. Unlike the errors of clap, these errors do not contain the URL,
+    /// because the URL may contain a password.
     fn through(&self, report: &mut Report) -> Vec<Through> {
         let read = |text: &String| {
             let given = Through::parse(text);

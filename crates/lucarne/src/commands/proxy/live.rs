@@ -24,7 +24,7 @@ const ATTENTION: Duration = Duration::from_millis(100);
 /// Interval at which the view is drawn.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// Terminal view, drawn by a separate thread until it is dropped.
+/// Terminal view, drawn by a separate thread until the value is dropped.
 pub(super) struct Screen {
     over: Arc<AtomicBool>,
     quit: Arc<Notify>,

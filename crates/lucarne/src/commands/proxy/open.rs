@@ -75,7 +75,7 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
     })
 }
 
-/// Reads the users of the proxy; `None` if every client may use it.
+/// Reads the users of the proxy; `None` if every client may use the proxy.
 pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     let mut lines = sources.given.join("\n");
     if let Some(file) = &sources.file {
@@ -90,7 +90,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
         .file
         .as_deref()
         .map_or("--user".into(), Path::to_string_lossy);
-    let users = Users::parse(&lines).with_context(|| format!("users ({place})"))?;
+    let users = Users::parse(&lines).with_context(|| format!("invalid users in {place}"))?;
     Ok(Some(users))
 }
 
@@ -103,7 +103,7 @@ pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
             let password =
                 password.map_err(|why| anyhow!("the password of {bare}: {secret} {why}"))?;
             let whole = bare.clone().with_password(&password);
-            proxy = Some(whole.with_context(|| format!("the URL of {bare}"))?);
+            proxy = Some(whole.with_context(|| format!("cannot add the password to {bare}"))?);
         }
         Ok(UpstreamRoute {
             hosts: through.hosts.clone(),
@@ -224,7 +224,7 @@ fn public_key(file: &Path) -> Result<Vec<u8>> {
     let text = read_text(file)
         .with_context(|| format!("cannot read the log's key in {}", file.display()))?;
     let blocks =
-        pem::decode(&text).with_context(|| format!("the log's key in {}", file.display()))?;
+        pem::decode(&text).with_context(|| format!("invalid key in {}", file.display()))?;
     let key = blocks.into_iter().find(|(label, _)| label == "PUBLIC KEY");
     key.map(|(_, der)| der)
         .ok_or_else(|| anyhow!("there is no PUBLIC KEY in {}", file.display()))

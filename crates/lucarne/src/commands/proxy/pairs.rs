@@ -94,8 +94,8 @@ fn own(pair: &Pair) -> Result<OwnCertificate> {
     let certificate = pair.certificate.display();
     if pair.hosts.port().is_some() {
         bail!(
-            "{certificate} is for {}, which has a port; clients are served a certificate for a \
-             host, whatever the port",
+            "{certificate} is for {}, which has a port: remove the port, because the certificate \
+             applies to all ports of a host",
             pair.hosts
         );
     }

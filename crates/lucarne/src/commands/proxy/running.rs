@@ -137,7 +137,7 @@ fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
         error.to_string()
     });
     Err(anyhow::anyhow!(
-        "cannot listen on {place}: {why}; give another place with {option}"
+        "cannot listen on {place}: {why}; configure another address with {option}"
     ))
 }
 

@@ -202,7 +202,7 @@ fn what_is_wrong_with_an_upstream_proxy_is_said_without_its_password() {
         ),
         (
             "upstream:\n  proxy: {url: 'http://anna:secret@p.example:1', password: 'env:X'}\n",
-            "upstream.proxy.url: takes no `password`: it names no user, or has a password already",
+            "upstream.proxy.url: has no user, or already has a password: remove `password`",
         ),
         (
             "upstream:\n  proxy:\n    - {url: direct, pasword: x}\n",

@@ -1,4 +1,4 @@
-//! History of a watched log.
+//! Growth of a watched log in the last minute.
 
 use std::collections::VecDeque;
 
@@ -86,7 +86,7 @@ impl History {
         self.growth.iter().sum::<u64>() as f64 / seconds as f64
     }
 
-    /// Formats the last `columns` seconds as bars, scaled to the highest.
+    /// Formats the last `columns` seconds as bars, scaled to the second with the most entries.
     pub(super) fn sparkline(&self, columns: usize) -> String {
         let skip = self.growth.len().saturating_sub(columns);
         let shown = || self.growth.iter().skip(skip);

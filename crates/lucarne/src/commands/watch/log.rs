@@ -36,7 +36,7 @@ impl Watched {
             .next()
             .ok_or_else(|| wrong("no log is given".into()))?;
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
-            .map_err(|error| wrong(format!("the key of {}: {error}", target.url)))?;
+            .map_err(|error| wrong(format!("invalid key of {}: {error}", target.url)))?;
         let outage = Arc::new(Outage::new(true));
         Ok(Watched {
             fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage),

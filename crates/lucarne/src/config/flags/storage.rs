@@ -60,14 +60,16 @@ impl Flags {
         parse.or_problem("checkpoints-password", place)
     }
 
-    /// The file that has the password of the lock's server, or the credentials that fetch it.
+    /// Returns the file with the password of the lock's server, or with the credentials that fetch
+    /// the password.
     pub(super) fn password_file(&self) -> Option<Located<PathBuf>> {
         let source = self.checkpoints_password.as_deref()?;
         let source = Secret::parse_password(source, Path::new("")).ok()?;
         source.private_file().map(|file| unplaced(file.to_owned()))
     }
 
-    /// Returns the TesseraCT server that the flags belong to, if they identify it.
+    /// Returns the TesseraCT server that the flags belong to; `None` if no flag shows which server
+    /// it is.
     fn cloud(&self) -> Option<Cloud> {
         self.clouds.cloud().or_else(|| self.ignored.cloud())
     }

@@ -18,7 +18,6 @@ pub(crate) static TABLE: Table = Table::of(&[
     &TRUSTED_PROXIES,
 ]);
 
-/// Valid timeouts.
 const TIMEOUT: Durations =
     Durations::within(Duration::from_millis(1), Duration::from_secs(3600)).former_numbers(1);
 

@@ -1,4 +1,4 @@
-//! Buckets with the data of a log.
+//! Keys of the bucket with the data of a log.
 
 use lucarne_settings::form::{Shape, Words};
 use lucarne_settings::{Key, Table};

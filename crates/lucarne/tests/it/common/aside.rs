@@ -14,8 +14,8 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Calls `connection` for every accepted connection. A connection that it closes arrives as a
-    /// reset, which matters only if a request is in flight.
+    /// Calls `connection` for every accepted connection. A connection that `connection` closes
+    /// arrives as a reset, which matters only if a request is in flight.
     pub(crate) fn serve<F>(connection: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

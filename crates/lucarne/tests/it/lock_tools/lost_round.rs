@@ -144,7 +144,7 @@ fn a_trace_of_the_round_refuses() {
             "the lock (rebuilt from storage and journal) has only 4",
         ],
     );
-    // So a start does not advise the command.
+    // Therefore the message of a start does not advise this command.
     let mut server = site.start();
     run(async {
         let reason = site.reaches("ill", "stopped").await;

@@ -105,7 +105,7 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     refuses(&site, &["--known", "nowhere"], &["nowhere: No such file"]);
     let url = other.url();
     let stranger = [&known[..], &["--without", &url]].concat();
-    refuses(&site, &stranger, &["not one of the requested places"]);
+    refuses(&site, &stranger, &["not a place of --known"]);
     let said = rebuilds(
         &site,
         &[&known[..], &["--without", &silent.prefix()]].concat(),

@@ -268,7 +268,7 @@ fn tesseracts_bucket_on_aws() {
     ]);
     let adopt = with("adopt", &flags, &[]);
     let before = store.contents();
-    // Without a database, or with another log's.
+    // The database is missing, or belongs to another log.
     let said = store.says(&log, 2, &adopt);
     assert_has(&said, "? database: ");
     assert_has(&said, "--sequenced");

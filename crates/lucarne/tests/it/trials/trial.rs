@@ -57,8 +57,8 @@ const SHORT: [(&str, &str); 11] = [
 ];
 
 /// The error of Pebble v2.10.1, with status 500, for the renewal of one certificate in 256. Pebble
-/// stores serial numbers without the zero that DER puts before some, and looks for them with it, as
-/// in RFC 9773 (section 4.1).
+/// stores serial numbers without the zero that DER puts before some, but looks for the numbers with
+/// this zero, as in RFC 9773 (section 4.1).
 const LOST_BY_PEBBLE: &str = "could not find an order for the given certificate";
 
 /// A finished load test.
@@ -147,7 +147,7 @@ impl Trial {
         }
     }
 
-    /// Returns whether Pebble has stopped to respond. Pebble 2.10.1 locks an order and its
+    /// Returns whether Pebble has stopped responding. Pebble 2.10.1 locks an order and its
     /// authorizations in both orders (`Order.GetStatus`, and requests for authorizations), so that
     /// concurrent requests can lock its whole store for ever.
     fn waits_for_pebble(&self, plan: Plan, fault: Fault) -> bool {

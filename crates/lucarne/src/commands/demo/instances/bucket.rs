@@ -55,7 +55,7 @@ type BucketResponse = Response<Full<Bytes>>;
 impl Bucket {
     /// Opens the bucket in a directory, which is created if necessary.
     pub(super) fn open(name: String, directory: PathBuf) -> Result<Arc<Self>> {
-        let place = || format!("the demo's bucket in {}", directory.display());
+        let place = || format!("cannot open the demo's bucket in {}", directory.display());
         fs::create_dir_all(&directory).with_context(place)?;
         let mut objects = BTreeMap::new();
         for file in fs::read_dir(&directory).with_context(place)? {
@@ -254,7 +254,7 @@ impl Known {
 fn read(file: &Path) -> Result<(Vec<(String, String)>, Bytes)> {
     let bytes = Bytes::from(fs::read(file)?);
     let end = bytes.iter().position(|byte| *byte == b'\n');
-    let end = end.with_context(|| format!("{} is not an object", file.display()))?;
+    let end = end.with_context(|| format!("{} has no line of headers", file.display()))?;
     Ok((
         serde_json::from_slice(&bytes[..end])?,
         bytes.slice(end + 1..),

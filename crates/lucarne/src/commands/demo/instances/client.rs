@@ -14,7 +14,6 @@ pub(super) const MAX_BODY: usize = 4 << 20;
 /// Timeout of a local connection, and of a response to `/health`.
 const SOON: Duration = Duration::from_secs(1);
 
-/// HTTP client for the instances.
 #[derive(Clone)]
 pub(super) struct Client(pub(super) Pool<HttpConnector, Full<Bytes>>);
 

@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use super::client::Client;
 
-/// Delay before a stopped instance is restarted, as a service manager would.
+/// Delay before a stopped instance is restarted, similar to the delay of a service manager.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Role that an instance reports.
@@ -33,7 +33,7 @@ impl Part {
             Part::Leads => "leads",
             Part::Follows => "follows",
             Part::Starts => "is starting",
-            Part::Away => "is away",
+            Part::Away => "does not respond",
         }
     }
 }
@@ -75,7 +75,8 @@ impl Process {
         }
     }
 
-    /// Restarts the process after [`AGAIN`], and reads its state. Returns the exit status once.
+    /// Restarts the process after [`AGAIN`], and reads its state. Returns the exit status in the
+    /// first call after the process has ended.
     pub(super) async fn look(&mut self, standing: &Mutex<Standing>) -> Result<Option<ExitStatus>> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?,
@@ -104,7 +105,7 @@ impl Process {
         let log = self.directory.join(format!("instance{number}.log"));
         let mut options = File::options();
         let log = options.create(true).append(true).open(&log);
-        let log = log.with_context(|| format!("the log of instance {number}"))?;
+        let log = log.with_context(|| format!("cannot open the log of instance {number}"))?;
         super::command(&self.directory, "serve", number)?
             .stdout(log.try_clone()?)
             .stderr(log)

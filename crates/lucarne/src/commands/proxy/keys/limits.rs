@@ -19,7 +19,6 @@ pub(crate) static TABLE: Table = Table::of(&[
     &DRAINTIMEOUT,
 ]);
 
-/// Valid timeouts.
 const TIMEOUT: Durations = Durations::within(Duration::from_nanos(1), Duration::MAX);
 
 pub(crate) static MAXCONNECTIONS: Key<Count> = Key::new(

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// Snapshot that is drawn.
+/// The state of the proxy at the time of a frame.
 pub(super) struct Picture {
     pub(super) title: String,
     pub(super) totals: Totals,
@@ -43,7 +43,6 @@ impl Picture {
     }
 }
 
-/// Draws a snapshot.
 pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture) {
     let areas = Layout::vertical([
         Constraint::Length(4),
