@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Resolution in nanoseconds: closer durations may be equal in a histogram.
 const RESOLUTION: u64 = 128;
-/// Longest duration, one day; longer durations are counted as one day.
+/// Longest duration in nanoseconds: one day. Longer durations count as one day.
 const LONGEST: u64 = 86_400_000_000_000;
 const DIGITS: u8 = 3;
 

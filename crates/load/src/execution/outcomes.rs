@@ -28,7 +28,8 @@ impl Execution {
         broken: Option<String>,
     ) -> Outcome {
         let Some(mut collector) = collected else {
-            return self.refused(Verdict::Configuration, "the collector has failed".into());
+            let error = "the thread that collects samples panicked";
+            return self.refused(Verdict::Configuration, error.into());
         };
         collector.phase = Phase::Over;
         let snapshot = collector.collect(Instant::now());

@@ -1,4 +1,4 @@
-//! An active user, and the counts about it.
+//! An active user, and the counts of its iterations.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,11 +28,12 @@ impl ActiveVu {
         }
     }
 
-    /// Executes one iteration, due at `due` or, in a closed loop, now. Returns its end.
+    /// Executes one iteration, and returns the time at its end. In a closed loop, `due` is `None`:
+    /// the iteration is due now.
     pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
         let started = Instant::now();
-        // The load generator is late only after the iteration is due and a user is free. Waiting
-        // for a user before that is caused by the target's slowness.
+        // The load generator causes the delay only after the iteration is due and a user is free.
+        // An earlier delay has another cause: the target is so slow that all users are busy.
         let delay = due.map(|due| {
             let could = self.idle_since.map_or(due, |since| since.max(due));
             started.saturating_duration_since(could)

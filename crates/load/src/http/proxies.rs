@@ -13,7 +13,7 @@ pub(super) fn named(
     let names: &[&'static str] = if secure {
         &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
     } else {
-        // Like curl, which checks `http_proxy` first: `HTTP_PROXY` may be a header of a CGI script.
+        // curl ignores `HTTP_PROXY`, which a CGI request can set; other clients use it.
         &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"]
     };
     let name = names.iter().copied().find(|name| given(name))?;

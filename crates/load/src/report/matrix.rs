@@ -52,7 +52,7 @@ struct Sums {
     latency: Histogram,
 }
 
-/// Returns the matrix of a run with at least two cells.
+/// Returns the matrix of a run; `None` if the run has fewer than two cells.
 pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     let mut sums = BTreeMap::<(Row, Column), Sums>::new();
     for series in &summary.series {

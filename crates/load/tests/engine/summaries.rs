@@ -136,7 +136,7 @@ impl VirtualUser for CutUser {
 fn ends_without_close_notify_are_a_warning() {
     let outcome = one(constant(100.0, millis(100)), Arc::new(Cut));
     assert!(outcome.summary.errors.is_empty());
-    // No threshold judges it, and no built-in one is crossed.
+    // No threshold judges these ends, and no built-in threshold is crossed.
     assert_eq!(outcome.verdict, Verdict::Unjudged);
     let titles: Vec<&str> = outcome
         .summary
