@@ -78,7 +78,7 @@ pub(crate) async fn send(client: &mut Client, request: &Request<'_>, retries: Re
         let response = client.send(request).await;
         let again = match &response.exchange.outcome {
             Err(failure) => attempts.again_after(failure).await,
-            // The log is just starting.
+            // The target is starting.
             Ok(()) if response.status == 503 => attempts.again().await,
             Ok(()) => false,
         };

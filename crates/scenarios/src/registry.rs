@@ -150,7 +150,8 @@ mod tests {
         let from_keys: O = typed::read(&nothing, "", &known, &mut report).unwrap();
         assert_eq!(format!("{from_flags:?}"), format!("{from_keys:?}"));
         for key in known {
-            // A list of maps is hardly a valid value of any option, but any key accepts it.
+            // A list of maps is a wrong value of most options, but the error must not be an unknown
+            // key.
             let yaml = format!("{key}: [{{ a: b }}]\n");
             let mut report = Report::on(None);
             let read: Option<O> =

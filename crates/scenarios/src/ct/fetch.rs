@@ -13,7 +13,7 @@ use crate::content_coding::{decode, problem};
 /// Errors of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The log or the network is unavailable. The log itself has stated nothing.
+    /// The log or the network is unavailable, so there is no result about the file.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
     /// The response is wrong.
@@ -81,7 +81,8 @@ pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, 
     resolve(fetch, tile, None).await
 }
 
-/// Completes [`tile`] with an available response to its path.
+/// Reads a tile like [`tile`]. If `answer` is `Some`, it is the response to the path of the tile,
+/// which is not requested again.
 pub(crate) async fn resolve<F: Fetch>(
     fetch: &mut F,
     tile: &Tile,
@@ -156,7 +157,7 @@ pub(crate) fn decoded(
         Some(Ok(plain)) => Ok(plain.into()),
         Some(Err(error)) => Err(found(problem(coding, &error, LARGEST))),
         None => Err(found(format!(
-            "the response has the content coding {coding}, requested was {accept}"
+            "the response has the content coding {coding}, expected {accept}"
         ))),
     }
 }

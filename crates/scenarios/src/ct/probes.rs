@@ -55,9 +55,9 @@ enum ProbeError {
     Timeout,
     #[error("{}", .0.detail)]
     Unreachable(#[source] Failure),
-    #[error("no verdict, the last response: {}", .0.detail)]
+    # [error("undecided after all retries, the last response: {}", .0.detail)]
     Undecided(#[source] Failure),
-    #[error("no verdict, the last response: status {0}")]
+    #[error("undecided after all retries, the last response: status {0}")]
     Throttled(u16),
     #[error("accepted with status {0}")]
     Accepted(u16),

@@ -156,10 +156,10 @@ impl SctVerifier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimestampError {
-    /// Milliseconds between the response and the timestamp.
+    /// The timestamp is after the response, by this number of milliseconds.
     #[error("the SCT's timestamp is {0} ms in the future")]
     Future(u64),
-    /// Milliseconds between the timestamp and the first submission of a new entry.
+    /// The timestamp of a new entry is before its first submission, by this number of milliseconds.
     #[error("the SCT's timestamp is {0} ms before the entry was first submitted")]
     BeforeSubmission(u64),
 }

@@ -82,7 +82,7 @@ fn per_store(
         [one] => Ok(Some(vec![one.clone(); stores])),
         many if many.len() == stores => Ok(Some(many.to_vec())),
         many => Err(wrong(format!(
-            "`--{flag}` is given {} times for {stores} stores: once, or once for each",
+            "`--{flag}` is given {} times for {stores} stores: give one, or one for each",
             many.len()
         ))),
     }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(keys(&profile).unwrap(), [""; 0]);
     }
 
-    /// Renews its keys twice, and then no more.
+    /// A source that returns three keys, and then fails.
     #[derive(Debug, Default)]
     struct Role(AtomicU64);
 

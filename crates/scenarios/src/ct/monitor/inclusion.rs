@@ -155,7 +155,7 @@ enum InclusionOutcome {
     Kept,
     /// The entry is near its index; the finding.
     Elsewhere(Finding),
-    /// The entry is not there, or not yet.
+    /// The entry is neither at its index nor near it, and may still appear.
     Nowhere,
 }
 

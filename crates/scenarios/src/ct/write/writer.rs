@@ -221,8 +221,8 @@ impl LogSession {
     }
 }
 
-/// Returns whether the status comes from a log that is being restarted, or from a proxy in front of
-/// it. Then 503 means that the log stops or starts.
+/// Returns whether the status means that the log is being restarted: the log itself responds with
+/// 503 while it stops or starts, and a proxy in front of the log with 502 to 504.
 fn away(outage: &Outage, status: u16) -> bool {
     outage.expected() && matches!(status, 502..=504)
 }
