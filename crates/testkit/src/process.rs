@@ -31,7 +31,7 @@ pub fn usage(pid: u32) -> Result<Usage> {
         number.and_then(|n| n.parse().ok()).unwrap_or(0)
     };
     Ok(Usage {
-        cpu_us: ticks(&stat).context("/proc/<pid>/stat is not as expected")? * 10_000,
+        cpu_us: ticks(&stat).context("/proc/<pid>/stat has fewer fields than expected")? * 10_000,
         rss: field(&status, "VmRSS:") * 1024,
         peak_rss: field(&status, "VmHWM:") * 1024,
         written: field(&io, "write_bytes:"),

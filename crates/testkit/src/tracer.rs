@@ -131,7 +131,7 @@ impl Traced {
         self.shared.seen().calls
     }
 
-    /// Returns the call with the fault, after it has happened.
+    /// Returns a description of the call that got the fault; `None` until the fault is injected.
     pub fn struck(&self) -> Option<String> {
         self.shared.seen().struck.clone()
     }
@@ -158,7 +158,8 @@ impl Traced {
     /// Sends SIGTERM and returns the exit status and all records.
     ///
     /// # Errors
-    /// If the process did not end in time, and was killed: with its whole output.
+    /// If the process did not end in time, and was killed; the message has the output of the
+    /// process.
     pub fn stop(mut self, patience: Duration) -> Result<(ExitStatus, Vec<Recorded>)> {
         let _ = kill(self.pid, Signal::SIGTERM);
         let deadline = Instant::now() + patience;
