@@ -1,4 +1,4 @@
-//! Changes to the load while it runs.
+//! Changes to the load during a run.
 
 use std::sync::Arc;
 

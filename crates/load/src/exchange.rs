@@ -1,4 +1,4 @@
-//! A request with its response, and failures.
+//! Measurements of one request, and the failures of requests.
 
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ use crate::threshold::Threshold;
 pub enum Excuse {
     /// No specification requires the check.
     Warning,
-    /// The run permits its failures.
+    /// The run permits failures of the check (`--allow`).
     Allowed,
     /// A separate threshold on `checks{check:…}` judges the check.
     OwnThreshold,

@@ -111,7 +111,7 @@ pub struct Stage {
 pub struct ArrivalRateOptions {
     /// Users created before the first arrival; k6's `preAllocatedVUs`.
     pub pre_allocated_vus: u64,
-    /// Limit of users; k6's `maxVUs`. When all of them are busy, arrivals wait.
+    /// Limit of users; k6's `maxVUs`. While all users are busy, arrivals wait.
     pub max_vus: u64,
     /// Number of arrivals after which the scenario ends.
     pub iterations: Option<u64>,

@@ -370,7 +370,7 @@ mod tests {
             let found = of(&samples).percentile(p).as_nanos() as f64;
             samples.sort_unstable();
             let expected = percentile(&samples, p);
-            // The resolution is 128 ns; rounding to its middle loses half of that.
+            // The resolution is 128 ns; rounding to the middle of a bucket loses half of it.
             prop_assert!((found - expected).abs() <= 130.0 + expected / 1000.0, "{found} {expected}");
         }
     }

@@ -187,9 +187,9 @@ impl Deref for Iteration {
 /// Kind of the failure of a request that was open when its iteration was cut off.
 pub(crate) const UNANSWERED: &str = "unanswered";
 
-/// A request in progress. If it is dropped before the response, for example at the end of
-/// `gracefulStop`, it is recorded as a failed request with its duration so far. Omitting it would
-/// hide that the target stopped responding.
+/// A request in progress. If the value is dropped before the response, for example at the end of
+/// `gracefulStop`, the request counts as failed, with its duration so far. Omitting the request
+/// would hide that the target stopped responding.
 #[derive(Debug)]
 pub struct Pending {
     recorder: Recorder,

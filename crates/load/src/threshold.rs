@@ -18,8 +18,8 @@ pub struct Thresholds(pub Vec<Threshold>);
 
 /// A threshold.
 ///
-/// Its key is `metric` or `metric{tag:value,tag2:value}`. Its expression is an aggregation, one of
-/// `<`, `<=`, `>`, `>=`, `==`, `!=`, and a number:
+/// The key is `metric` or `metric{tag:value,tag2:value}`. The expression consists of an
+/// aggregation, an operator (`<`, `<=`, `>`, `>=`, `==` or `!=`) and a number:
 ///
 /// | metric | aggregations |
 /// |---|---|

@@ -1,4 +1,4 @@
-//! A scenario with its own notes, and their comparison with a report.
+//! A scenario that keeps notes of its requests, and the comparison of a report with these notes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ pub(crate) struct Stall {
     pub(crate) length: Duration,
 }
 
-/// Delay of the first byte, and from there of the last one.
+/// Delay of the first byte, and delay from the first to the last byte.
 type Delays = fn(u64) -> (Duration, Duration);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Notes {
     first: Option<Instant>,
     /// Number of the request, and the time just before the last byte of the response was written.
     answered: Vec<(u64, Instant)>,
-    /// Time from the request to the first byte, and from there to the last one.
+    /// Time from the request to the first byte, and time from the first to the last byte.
     phases: Vec<(Duration, Duration)>,
 }
 

@@ -275,7 +275,7 @@ impl Queue {
         match self.next_due {
             Some(due) => due.min(self.end()),
             None if self.waiting.is_empty() => self.end(),
-            // Users take waiting arrivals when they become free; check again soon.
+            // A user that becomes free takes a waiting arrival; check again soon.
             None => (now + Duration::from_millis(50)).min(self.end()),
         }
     }

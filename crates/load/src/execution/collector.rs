@@ -152,7 +152,7 @@ impl Collector {
             .last
             .saturating_duration_since(self.begin)
             .as_secs_f64();
-        // Use the target rate in the middle, because it may begin or end within the interval.
+        // Use the rate in the middle, because a rate may begin or end within the interval.
         let middle = self.last + now.saturating_duration_since(self.last) / 2;
         self.last = now;
         let mut point = Point {

@@ -12,7 +12,7 @@ pub(crate) struct ActiveVu {
     state: Arc<ScenarioState>,
     user: Box<dyn VirtualUser>,
     iteration: Iteration,
-    /// Start of its idle time; `None` before its first iteration.
+    /// Start of the user's idle time; `None` before the first iteration.
     idle_since: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl Drop for ActiveVu {
     }
 }
 
-/// An iteration in progress. Dropping it early records that it was cut off.
+/// An iteration in progress. Dropping the value early records that the iteration was cut off.
 struct Attempt<'a> {
     state: &'a ScenarioState,
     user: &'a mut dyn VirtualUser,
@@ -101,8 +101,8 @@ impl Drop for Attempt<'_> {
         }
         let failure = self.failure(now, waited, panicked);
         self.iteration.fail(failure);
-        // The iteration would have taken at least this long. Omitting it would hide that the target
-        // stopped responding.
+        // The iteration would have taken at least this long. Omitting the iteration would hide that
+        // the target stopped responding.
         self.iteration.end(now);
     }
 }

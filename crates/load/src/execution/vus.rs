@@ -131,7 +131,7 @@ impl VusExecutor {
     }
 }
 
-/// Frees a user's place when it ends or panics.
+/// Frees a user's place when the user ends or panics.
 struct FreePlace<'a> {
     executor: &'a VusExecutor,
     place: u64,

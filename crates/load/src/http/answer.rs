@@ -20,7 +20,8 @@ const MAX_HEADERS: usize = 96;
 const MAX_CHUNK_LINE: usize = 256;
 /// Limit of interim responses (1xx) before the final response.
 const MAX_INTERIM: u32 = 16;
-/// Limit of the bytes that one read of a long body requests.
+/// Limit of the bytes that are reserved in advance for a body, and that one read of a long body
+/// requests.
 const RESERVE: usize = 256 << 10;
 /// Minimum of a body that is read into its buffer without another copy, in bytes.
 const DIRECT: u64 = 32 << 10;
@@ -274,7 +275,7 @@ impl Answer {
         }
     }
 
-    /// Consumes up to `most` bytes of the body. Returns how many of them are missing.
+    /// Consumes up to `most` bytes of the body. Returns the number of bytes that are still missing.
     fn take(&mut self, input: &mut &[u8], most: u64) -> Result<u64, Failure> {
         let taken = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
         if taken > self.max_body - self.body.len() {

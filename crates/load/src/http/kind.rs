@@ -1,4 +1,4 @@
-//! Kinds of failures of requests. Their names are stable and counted.
+//! Kinds of failures of requests. Reports count failures by these stable names.
 
 /// The host has no address. Reported only at the start, because addresses are resolved once.
 pub const DNS: &str = "dns";

@@ -1,5 +1,6 @@
-//! Proxies of the environment. Load tests do not use them, and refuse to run instead of measuring a
-//! proxy by accident.
+//! Proxies of the environment. Load tests do not use these proxies. A load test refuses to run if
+//! the environment names a proxy for its target, because other clients would use this
+//! proxy.
 
 use std::net::IpAddr;
 

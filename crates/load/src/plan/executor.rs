@@ -1,4 +1,4 @@
-//! Executor of a scenario with its keys, which are k6's.
+//! Parser of the executor of a scenario. Its keys have k6's names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -284,7 +284,7 @@ fn in_unit(
 }
 
 /// Parses the list `stages`. At least one stage must take time. Targets are rates in this unit;
-/// without a unit, they are numbers of users.
+/// without a unit, targets are numbers of users.
 fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Stage>> {
     let Some(node) = reader.node("stages") else {
         let example = "[{ duration: 30s, target: 500 }]";

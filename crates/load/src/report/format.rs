@@ -123,8 +123,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Replaces control characters in the text of a server or a plan, because they could move the
-/// cursor or change colours of the terminal.
+/// Replaces control characters in the text of a server or a plan. In a terminal, these characters
+/// could move the cursor or change colours.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {

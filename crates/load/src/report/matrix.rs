@@ -7,7 +7,7 @@ use super::statistics::{Statistics, count, per, share};
 use crate::summary::{Series, Summary};
 use crate::{Histogram, Metric};
 
-/// Tags of cells: a series with all of them is a cell.
+/// Tags of a cell: a series with all three tags is a cell.
 const AXES: [&str; 3] = ["op", "size", "concurrency"];
 /// Metric with the seconds of a cell; without it, the scenario's duration counts.
 const CELL_SECONDS: &str = "cell_seconds";

@@ -14,7 +14,7 @@ pub enum Action {
     Help,
     /// Closes the window above the view, if there is one.
     Close,
-    /// Stops and lets running iterations finish; the second time, cuts them off.
+    /// Stops the run. Running iterations may finish; a second stop cuts off these iterations.
     Stop,
 }
 
