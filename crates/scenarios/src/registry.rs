@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that the options without flags equal those without keys, and that every key of a plan
-    /// has a flag.
+    /// Checks that flags and keys of a plan have the same defaults, and that a plan accepts the key
+    /// of every flag.
     fn flags_and_keys_agree<O: Args + DeserializeOwned + Debug>() {
         let command = O::augment_args(Command::new("options"));
         let matches = command.try_get_matches_from(["options"]).unwrap();

@@ -72,7 +72,7 @@ impl AcmeClient {
         let shared = self.shared.clone();
         let headers = shared.headers(None);
         let request = Request::new(&Method::HEAD, &at).headers(&headers);
-        // Status 204 is specified for GET, but some servers send it here, too.
+        // Status 204 is specified for GET, but some servers also send it for HEAD.
         let response = self
             .send(iteration, Step::NewNonce, &request, &[200, 204])
             .await?;

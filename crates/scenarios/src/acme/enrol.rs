@@ -39,7 +39,7 @@ pub(super) struct Enrolment<'a> {
     /// Key of the certificate.
     pub(super) key: &'a KeyPair,
     /// Sum of the waits before the polls that found an object finished. The server's share of these
-    /// waits is unknown, so they are excluded from all durations.
+    /// waits is unknown, so the waits are excluded from all durations.
     pub(super) idle: Duration,
 }
 

@@ -50,7 +50,7 @@ names! {
     CHECKPOINT_FRESH = "checkpoint_fresh";
     /// The checkpoint is not older than any entry that it covers (static-ct-api, "Checkpoints").
     CHECKPOINT_TIMESTAMP = "checkpoint_timestamp";
-    /// There are no two roots of the same size.
+    /// Checkpoints of the same size have the same root.
     CHECKPOINT_FORK = "checkpoint_fork";
     /// The tree of the checkpoint is the verified tree with further leaves.
     CHECKPOINT_CONSISTENT = "checkpoint_consistent";

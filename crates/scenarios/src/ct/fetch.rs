@@ -60,7 +60,7 @@ pub trait Fetch: Send {
     /// Reads a file and decodes its content coding.
     fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, FetchError>> + Send;
 
-    /// Reads several files, concurrently if possible. Returns them in the order of `paths`.
+    /// Reads several files, concurrently if possible. Returns the files in the order of `paths`.
     fn get_all(
         &mut self,
         paths: &[String],
@@ -135,7 +135,8 @@ pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     Finding::new(served(path), detail)
 }
 
-/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts them.
+/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts such
+/// entries.
 const LARGEST: u64 = 256 << 20;
 
 /// Decodes the content coding of a body. A log may send gzip unrequested (static-ct-api, "Log

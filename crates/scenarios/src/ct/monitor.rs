@@ -1,5 +1,5 @@
 //! Monitor of a log: extends the verified tree by hash tiles, then checks the promises, entries and
-//! issuers in it.
+//! issuers in the tree.
 
 mod consistency;
 mod entry_audit;
@@ -228,9 +228,9 @@ impl Monitor {
         inclusion::verify(&self.tree, fetch, pending_scts, now, sink).await
     }
 
-    /// Checks new full data tiles, the hash tiles above them, and the issuers that they name; with
-    /// `all`, also the partial data tile at the end. Entries among `pending_scts` are compared
-    /// completely with the submission.
+    /// Checks new full data tiles, the hash tiles above level 0, and the issuers that the entries
+    /// name; with `all`, also the partial data tile at the end. Entries among `pending_scts` are
+    /// compared completely with the submission.
     ///
     /// # Errors
     /// If the log does not respond: the remaining tiles are checked next time.

@@ -122,7 +122,7 @@ pub(super) async fn follow<'l>(
     join_all(logs.map(|log| log.follow(recorder.clone(), stop.clone()))).await;
 }
 
-/// Audits all these logs. Returns a note for each.
+/// Audits all these logs. Returns a note for each log.
 pub(super) async fn audit<'l>(
     logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
@@ -413,7 +413,8 @@ impl MonitoredLog {
         promised + down + PROMISE_GRACE
     }
 
-    /// Records the absences of a log that may be restarted, whichever client noticed their end.
+    /// Records the absences of a log that may be restarted. Any client of the log may have noticed
+    /// the end of an absence.
     fn tell_absences(&self, tagged: &TaggedRecorder) {
         if self.outage.expected() {
             for away in self.outage.over() {

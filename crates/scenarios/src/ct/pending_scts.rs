@@ -167,7 +167,7 @@ impl PendingScts {
         self.open.extend(back);
     }
 
-    /// Keeps a promise that is not at its index until it is due.
+    /// Keeps a promise whose entry is not at its index, until the promise is due.
     pub fn defer(&mut self, sct: PendingSct) {
         self.deferred.push(sct);
     }

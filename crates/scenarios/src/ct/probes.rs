@@ -210,7 +210,7 @@ impl Probes {
         client.send(&request).await
     }
 
-    /// Returns the result of a probe, or `None` if the log throttled it or is unavailable.
+    /// Returns the result of a probe; `None` if the log throttled the probe, or is being restarted.
     fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), ProbeError>> {
         if let Err(failure) = &response.exchange.outcome {
             let away = self.outage.expected();

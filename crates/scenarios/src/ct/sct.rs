@@ -92,8 +92,8 @@ impl From<WrongSct> for Finding {
 const POINT: usize = 26;
 
 impl SctVerifier {
-    /// Creates a verifier for the log with this SubjectPublicKeyInfo. Returns `None` if it is not a
-    /// P-256 key.
+    /// Creates a verifier for the log with this SubjectPublicKeyInfo. Returns `None` if the key is
+    /// not on P-256.
     #[must_use]
     pub fn new(spki: &[u8]) -> Option<Self> {
         let log_id = lucarne_ct::PublicKey::from_spki(spki).ok()?.log_id();

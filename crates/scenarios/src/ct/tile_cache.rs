@@ -16,7 +16,7 @@ const KEPT: usize = 1024;
 /// Hashes of one tile.
 pub(crate) type TileHashes = Arc<[Hash]>;
 
-/// Verified part of a tree. The monitor extends it, and all readers share it.
+/// Verified part of a tree. The monitor extends this part, and all readers share it.
 #[derive(Debug)]
 pub struct TileCache {
     edge: Mutex<Arc<RightEdge>>,

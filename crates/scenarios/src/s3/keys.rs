@@ -18,8 +18,8 @@ const ENVIRONMENT: [&str; 3] = [
     "AWS_SESSION_TOKEN",
 ];
 
-/// Returns the keys of each store from the options or the environment. Returns an empty list if
-/// they must be looked up elsewhere.
+/// Returns the keys of each store from the options or the environment. Returns an empty list if the
+/// keys must come from a profile or the machine's role.
 ///
 /// # Errors
 /// If a part of a key is missing, or if the number of keys is wrong.

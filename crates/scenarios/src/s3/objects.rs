@@ -1,4 +1,4 @@
-//! Objects that are written before a run and removed after it.
+//! Objects that are written before a run, and removed after the run.
 
 use std::error::Error;
 use std::time::Duration;

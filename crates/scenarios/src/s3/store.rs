@@ -40,7 +40,7 @@ pub(super) struct Store {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum S3Request<'a> {
     Put(&'a str),
-    /// PUT, if there is no such object.
+    /// Conditional PUT, which fails if the object exists.
     Create(&'a str),
     Get(&'a str),
     Head(&'a str),

@@ -40,7 +40,7 @@ impl Hostile {
         }
     }
 
-    /// Responds to one request of each connection with these bytes, and closes it.
+    /// Responds to one request of each connection with these bytes, and closes the connection.
     fn responds(bytes: &'static [u8]) -> Self {
         Self::start(move |mut stream| async move {
             head(&mut stream).await?;

@@ -110,7 +110,8 @@ impl VirtualUser for Writer {
             scenario.goal.finish(written);
         }
         scenario.buffers.lock().push(buffers);
-        // Waits as long as the log requested by Retry-After, or pauses while it is unavailable.
+        // Waits as long as the log requested by Retry-After, or pauses while the log is
+        // unavailable.
         if let Some(wait) = wait {
             iteration.pause(wait).await;
         }
@@ -248,7 +249,7 @@ fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Dura
     }
 }
 
-/// Judges a response with status 200. Returns whether it is a valid SCT.
+/// Judges a response with status 200. Returns whether the response is a valid SCT.
 fn judge(
     log: &Log,
     tags: Tags,
