@@ -41,7 +41,7 @@ fn up() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Signals are handled before any target starts, so that a signal ends all of them.
+    // Signals are handled before any target starts, so that a signal stops all targets.
     let stopped = runtime.block_on(async { signals() })?;
     let fleet = Fleet::start(Ports::USUAL)?;
     std::fs::write(&file, std::process::id().to_string())
