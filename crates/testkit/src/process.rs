@@ -39,7 +39,7 @@ pub fn usage(pid: u32) -> Result<Usage> {
 }
 
 /// Returns utime + stime. The second field is the command in parentheses, and may contain spaces
-/// and parentheses: fields are counted from its end.
+/// and parentheses. The other fields are therefore counted from the last parenthesis.
 fn ticks(stat: &str) -> Option<u64> {
     let after_command = &stat[stat.rfind(')')? + 1..];
     let mut times = after_command.split_whitespace().skip(11);

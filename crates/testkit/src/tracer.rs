@@ -1,6 +1,6 @@
 //! Tracing of a process: every change to files is observed, counted and recorded, and a fault can
-//! be injected into one of them. The tracer uses `ptrace(2)` like a debugger, so that no system
-//! call of any library is missed.
+//! be injected into one change. The tracer uses `ptrace(2)` like a debugger, so that no system call
+//! of any library is missed.
 //!
 //! Only for x86-64 Linux, because system calls are changed through registers.
 
