@@ -466,7 +466,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Number of different chains to prepare for each second of the run.
+/// Returns the number of different chains to prepare for each second of the run.
 fn rate_expected(run: &Run) -> f64 {
     match (run.arrivals, run.issuer) {
         (Arrivals::Open(rate), _) => rate + 10.0,

@@ -103,12 +103,12 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Number of new entries in the measured time.
+    /// Returns the number of new entries in the measured time.
     fn entries(&self) -> f64 {
         self.outcomes.iter().map(|it| it.new as f64).sum()
     }
 
-    /// CPU of each process for each new entry of the log, in microseconds.
+    /// Returns the CPU of each process for each new entry of the log, in microseconds.
     fn per_entry(&self) -> Vec<f64> {
         self.cpu_us.iter().map(|cpu| cpu / self.entries()).collect()
     }
@@ -126,7 +126,7 @@ impl Bench<'_> {
         Group::start(&settings, count)
     }
 
-    /// Length of the load of one run, in seconds.
+    /// Returns the length of the load of one run, in seconds.
     fn seconds(&self) -> f64 {
         WARM_UP + self.options.duration
     }

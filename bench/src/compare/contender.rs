@@ -32,8 +32,8 @@ pub(crate) struct Contender {
     /// Commands to run to their end, in order, before the processes start.
     #[serde(default)]
     setup: Vec<Vec<String>>,
-    /// Processes of the log and of other servers for it. If there are none, the log already runs,
-    /// and its cost is not measured.
+    /// Processes of the log, and of other servers that the log needs. Without processes, the log
+    /// must already run, and its cost is not measured.
     #[serde(default, rename = "process")]
     processes: Vec<Process>,
     target: Target,

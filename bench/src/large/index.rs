@@ -1,5 +1,5 @@
-//! A dedup index of any size, without a log. As a log does, each round looks up synthetic
-//! identities and then adds them.
+//! A dedup index of any size, without a log. Each round looks up synthetic identities and then adds
+//! them, like a round of a log.
 
 use std::{
     fs,
