@@ -28,8 +28,10 @@ impl Execution {
         broken: Option<String>,
     ) -> Outcome {
         let Some(mut collector) = collected else {
-            let error = "the thread that collects samples panicked";
-            return self.refused(Verdict::Configuration, error.into());
+            return self.refused(
+                Verdict::Configuration,
+                "the sample collector panicked".into(),
+            );
         };
         collector.phase = Phase::Over;
         let snapshot = collector.collect(Instant::now());
