@@ -1,6 +1,5 @@
-// goproxy as an intercepting proxy, bare or with a store that locks per host;
-// and a TLS server for proxies to talk to. What bench/proxy measures beside
-// lucarne.
+// goproxy as an intercepting proxy, without a store or with a store that has a lock for each
+// host, and a TLS server as the destination of proxies. bench/proxy compares lucarne with them.
 package main
 
 import (
@@ -30,7 +29,7 @@ func main() {
 	proxy(os.Args[1:])
 }
 
-// store keeps certificates; without locks it keeps none, and only counts.
+// store keeps certificates if keep is set, and otherwise only counts generated certificates.
 type store struct {
 	keep      bool
 	mutex     sync.Mutex
@@ -38,13 +37,13 @@ type store struct {
 	generated atomic.Int64
 }
 
-// entry is one host's: its lock, and what was made.
+// entry is the lock and the certificate of one host.
 type entry struct {
 	mutex       sync.Mutex
 	certificate *tls.Certificate
 }
 
-// Fetch is goproxy's interface.
+// Fetch implements goproxy's CertStorage.
 func (s *store) Fetch(host string, gen func() (*tls.Certificate, error)) (*tls.Certificate, error) {
 	if !s.keep {
 		s.generated.Add(1)
@@ -72,9 +71,9 @@ func (s *store) Fetch(host string, gen func() (*tls.Certificate, error)) (*tls.C
 
 func proxy(args []string) {
 	flags := flag.NewFlagSet("goproxy", flag.ExitOnError)
-	listen := flags.String("listen", "127.0.0.1:0", "where to listen")
+	listen := flags.String("listen", "127.0.0.1:0", "listen address")
 	caFile := flags.String("ca", "", "PEM file with the CA's key and certificate")
-	to := flags.String("upstream", "", "where every host is")
+	to := flags.String("upstream", "", "address of all hosts")
 	trust := flags.String("upstream-ca", "", "PEM file of the upstream's CA")
 	keep := flags.Bool("store", false, "keep certificates, with a lock for each host")
 	_ = flags.Parse(args)

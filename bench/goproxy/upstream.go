@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// upstream answers every request for a name below a domain, over TLS.
+// upstream responds over TLS to every request for a subdomain of a domain.
 func upstream(args []string) {
 	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
-	listen := flags.String("listen", "127.0.0.1:0", "where to listen")
-	domain := flags.String("domain", "proxy.test", "whose subdomains it answers for")
-	trust := flags.String("ca", "", "file to write its CA's certificate to")
+	listen := flags.String("listen", "127.0.0.1:0", "listen address")
+	domain := flags.String("domain", "proxy.test", "domain whose subdomains it serves")
+	trust := flags.String("ca", "", "output file for the certificate of its CA")
 	_ = flags.Parse(args)
 
 	ca, caKey := certificate(&x509.Certificate{
@@ -58,7 +58,7 @@ func upstream(args []string) {
 	must(server.ServeTLS(listener, "", ""))
 }
 
-// certificate makes one, signed by its parent, or by itself.
+// certificate creates a certificate, signed by parentKey, or self-signed without a parent.
 func certificate(
 	template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
 ) (*x509.Certificate, *ecdsa.PrivateKey) {

@@ -1,4 +1,4 @@
-// The API plan as k6 has it: the same requests, rates, and checks.
+// api.yaml as a script of k6: the same requests, rates and checks.
 import http from 'k6/http';
 import exec from 'k6/execution';
 import { check } from 'k6';

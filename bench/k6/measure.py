@@ -1,4 +1,4 @@
-"""Runs one plan by k6 and by lucarne, and prints what each measured and cost."""
+"""Runs one plan with k6 and with lucarne, and prints the figures and the cost of each."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import sys
 
 core, k6, lucarne, here, plan, work = sys.argv[1:]
 PERCENTILES = ["med", "p(95)", "p(99)"]
-# Scenario and metric: what both measure alike. k6 has figures of its own for a
-# scenario where its script has a threshold on them.
+# Scenario and metric that both programs measure. k6 reports a metric for one scenario only if
+# the script has a threshold on it.
 ROWS = {
     "api": [("issuance_acceptance", "http_req_waiting"), ("list_certificates", "http_req_waiting")],
     "tls": [
@@ -22,12 +22,12 @@ ROWS = {
 
 
 def cost(command):
-    """Processor seconds of a command, user and system."""
+    """Returns the user and system time of a command, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["taskset", "-c", core, *command]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # 99: a threshold was crossed, which the figures show.
+    # 99: a threshold was crossed; the figures show it.
     if done.returncode not in (0, 99):
         sys.exit(f"{done.stdout.decode()}\n{' '.join(command)} ended with {done.returncode}")
     return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
@@ -64,7 +64,7 @@ def by_lucarne():
 
 
 def by_openssl():
-    """What one handshake with a request costs the client of OpenSSL itself."""
+    """Returns the processor time of one handshake and request of openssl s_time, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     address = os.environ["TARGET"].removeprefix("https://")
     command = ["taskset", "-c", core, "openssl", "s_time", "-connect", address, "-new", "-time", "5", "-www", "/"]

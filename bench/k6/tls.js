@@ -1,4 +1,4 @@
-// The handshakes as k6 has them, told not to keep connections.
+// tls.yaml as a script of k6, without reuse of connections.
 import http from 'k6/http';
 import { check } from 'k6';
 

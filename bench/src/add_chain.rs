@@ -15,8 +15,8 @@ use crate::{
     table::{Row, failures, latencies, millis, print},
 };
 
-/// Periods for the comparison of latency and syncs: a short period, and the period of Sunlight's
-/// logs with a small margin.
+/// Periods in milliseconds for the comparison of latency and syncs: a short period, and the period
+/// of Sunlight's logs with a small margin.
 const PERIODS: [u64; 2] = [40, 220];
 
 #[derive(Clone, clap::Args)]
@@ -114,7 +114,7 @@ impl Figures {
         amount as f64 / self.outcome.new.max(1) as f64
     }
 
-    /// CPU of the log's process per new entry, in microseconds.
+    /// Returns the CPU time of the log's process per new entry, in microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.per_new(self.after.cpu_us - self.before.cpu_us)
     }
@@ -180,7 +180,7 @@ pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
     while endpoint.get("/health").is_err() {
         ensure!(
             Instant::now() < deadline,
-            "not healthy:\n{}",
+            "the server is not healthy:\n{}",
             server.output()
         );
         std::thread::sleep(Duration::from_millis(20));
@@ -196,8 +196,8 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// Number of requests that the log has sent to object stores so far, including requests of its
-/// lock.
+/// Returns the number of requests that the log has sent to object stores so far, including requests
+/// of its lock.
 fn store_requests(endpoint: &Endpoint) -> Result<u64> {
     let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();
@@ -339,17 +339,14 @@ impl<'a> Bench<'a> {
         if let Arrivals::Open(asked) = run.arrivals
             && submissions_per_second(outcome) < 0.98 * asked
         {
-            rows.push(Row::new(
-                "NOT ACHIEVED",
-                format!("{asked:.0}/s were asked for"),
-            ));
+            rows.push(Row::new("NOT ACHIEVED", format!("expected {asked:.0}/s")));
         }
         if outcome.cut_short {
             let when = format!("after {:.1} s", outcome.seconds);
             rows.push(Row::new("chains ran out", when));
         }
         let how = match run.arrivals {
-            Arrivals::Closed => "as fast as it answers".to_owned(),
+            Arrivals::Closed => "as fast as it responds".to_owned(),
             Arrivals::Open(rate) => format!("{rate:.0} submissions/s"),
         };
         let title = format!(
@@ -469,7 +466,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Number of different chains to prepare for each second of the run.
+/// Returns the number of different chains to prepare for each second of the run.
 fn rate_expected(run: &Run) -> f64 {
     match (run.arrivals, run.issuer) {
         (Arrivals::Open(rate), _) => rate + 10.0,

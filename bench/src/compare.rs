@@ -116,7 +116,7 @@ impl<'a> Comparison<'a> {
             .arg("--no-ui")
             .arg("--summary")
             .arg(&file);
-        // A plan reads these through `${…}`.
+        // A plan reads these variables as `${NAME}`.
         for (name, value) in log.target.variables() {
             command.env(name, value);
         }
@@ -144,6 +144,6 @@ impl<'a> Comparison<'a> {
 }
 
 fn read(file: &Path) -> Result<Summary> {
-    let text = std::fs::read(file).with_context(|| format!("no {}", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{}", file.display()))
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("cannot parse {}", file.display()))
 }

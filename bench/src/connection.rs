@@ -115,7 +115,9 @@ impl Connection {
         };
         let over = bytes.len() > response.remaining;
         if over {
-            return Err(io::Error::other("more bytes than the response should have"));
+            return Err(io::Error::other(
+                "more bytes arrived than Content-Length announced",
+            ));
         }
         response.remaining -= bytes.len();
         self.response = (response.remaining > 0).then_some(response);

@@ -103,12 +103,12 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Number of new entries in the measured time.
+    /// Returns the number of new entries in the measured time.
     fn entries(&self) -> f64 {
         self.outcomes.iter().map(|it| it.new as f64).sum()
     }
 
-    /// CPU of each process for each new entry of the log, in microseconds.
+    /// Returns the CPU of each process for each new entry of the log, in microseconds.
     fn per_entry(&self) -> Vec<f64> {
         self.cpu_us.iter().map(|cpu| cpu / self.entries()).collect()
     }
@@ -126,7 +126,7 @@ impl Bench<'_> {
         Group::start(&settings, count)
     }
 
-    /// Length of the load of one run, in seconds.
+    /// Returns the length of the load of one run, in seconds.
     fn seconds(&self) -> f64 {
         WARM_UP + self.options.duration
     }
@@ -176,7 +176,7 @@ impl Bench<'_> {
                 })
                 .collect();
             let join = |load: thread::ScopedJoinHandle<'_, Result<Outcome>>| {
-                let panicked = |_| anyhow::anyhow!("the load panicked");
+                let panicked = |_| anyhow::anyhow!("a load generator panicked");
                 load.join().map_err(panicked)?
             };
             loads.into_iter().map(join).collect()
@@ -231,13 +231,13 @@ impl Bench<'_> {
             each.iter().copied().fold(0.0, f64::max),
         );
         rows.push(Row::at_least(
-            "three do, where a balancer levels their CPU",
+            "throughput of three, if a balancer levels their CPU",
             COUNT as f64 * alone / sum,
             "times one",
             2.7,
         ));
         rows.push(Row::new(
-            "three do, where each gets a third of the submissions",
+            "throughput of three, if each gets a third of the submissions",
             format!("{:.2} times one", alone / most),
         ));
         for (name, loaded) in [("one", &one), ("three", &three)] {
@@ -250,8 +250,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Forwards every entry by one follower, and then the same entries by both at the same time.
-    /// The second copy of an entry already has a place, so the leader only pays for its transfer.
+    /// Forwards half of the entries by one follower, and then the other half by both followers at
+    /// the same time. The second copy of an entry already has an index, so it costs the leader only
+    /// the transfer.
     fn forwarded(&self) -> Result<()> {
         let group = self.start(COUNT)?;
         let leader = group.leader()?;
@@ -310,7 +311,7 @@ impl Bench<'_> {
             let endpoint = group.endpoint((leader + 1) % COUNT);
             let (mut is_over, plan) = (false, self.plan(1));
             let mut end = || -> Result<()> {
-                // The mark at the end of the measured time also arrives here.
+                // `mark` also runs at the end of the measured time.
                 if !std::mem::replace(&mut is_over, true) {
                     let signal = [Signal::KILL, Signal::TERM][usize::from(hand_over)];
                     group.server(leader)?.signal(signal)?;

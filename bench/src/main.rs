@@ -1,6 +1,6 @@
 //! Measures the cost of the real `lucarne` binary. The scripts `bench/add-chain`, `bench/day`,
-//! `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`, `bench/floor`,
-//! `bench/stores` and `bench/instances` run it.
+//! `bench/read`, `bench/fsck`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
+//! `bench/floor`, `bench/stores` and `bench/instances` run it.
 
 mod add_chain;
 mod answering;
@@ -32,7 +32,7 @@ use clap::{Parser, Subcommand};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
-#[command(about = "What submitting to and reading from a log costs")]
+#[command(about = "Measures the cost of submissions to a log and of reads")]
 struct Options {
     #[command(flatten)]
     common: Common,

@@ -83,7 +83,7 @@ fn measure(common: &Common, options: &Options, place: &Place) -> Result<Vec<Row>
     wait(fill(&client, options))
         .and_then(|filled| filled)
         .with_context(|| server.output())?;
-    // The remaining work of the filling is not a cost of an idle process.
+    // The work that follows the submissions is not a cost of an idle process.
     sleep(REST);
     let requests = wait(store_requests(&client))??;
     let (before, began) = (usage(server.pid())?, Instant::now());
@@ -188,14 +188,14 @@ async fn ready(client: &Client) -> Result<()> {
         }
         ensure!(
             Instant::now() < deadline,
-            "not healthy after {READY_TIMEOUT:?}: {said:?}"
+            "the server is not healthy after {READY_TIMEOUT:?}: {said:?}"
         );
         // Polls `/health`, as any monitor does.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Number of requests that the process has sent to object stores so far.
+/// Returns the number of requests that the process has sent to object stores so far.
 async fn store_requests(client: &Client) -> Result<u64> {
     let metrics = client.get("metrics").await?.text();
     let lines = metrics.lines();

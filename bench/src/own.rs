@@ -174,8 +174,8 @@ impl<'a> Bench<'a> {
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        let text = fs::read(&file).with_context(|| format!("no {}", file.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("{}", file.display()))
+        let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("cannot parse {}", file.display()))
     }
 
     fn server(&self, address: SocketAddr, delay: u64) -> Result<Server> {
@@ -197,8 +197,8 @@ fn requests(summary: &Summary) -> Result<u64> {
     }
 }
 
-/// CPU of the whole process per request, from the first arrival to the last response, in
-/// microseconds.
+/// Returns the CPU time of the whole process per request, from the first arrival to the last
+/// response, in microseconds.
 fn cpu_us(summary: &Summary) -> Result<f64> {
     let cpu = summary
         .environment

@@ -64,7 +64,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
             _ => String::new(),
         };
         rows.push(Row::new(
-            format!("{name}: new entries, as fast as answered"),
+            format!("{name}: new entries, highest rate"),
             format!("{rate:.0}/s{verdict}"),
         ));
         rows.push(Row::new(

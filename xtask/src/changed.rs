@@ -39,7 +39,8 @@ fn dependencies(metadata: &Value) -> Result<BTreeMap<PathBuf, Vec<PathBuf>>> {
     Ok(packages.iter().filter_map(one).collect())
 }
 
-/// Lists the files that differ from the commit where this branch left `main`, committed or not.
+/// Lists the files that differ from the commit where this branch left `main`, including uncommitted
+/// files.
 fn changed_files() -> Result<Vec<PathBuf>> {
     let base = git(&["merge-base", "HEAD", "main"])?;
     let tracked = git(&["diff", "--name-only", base.trim()])?;

@@ -25,7 +25,7 @@ const INSTRUMENTATION: &str = "--cfg fuzzing \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Builds the targets, and fuzzes the named ones, or all, for the same time each.
+/// Builds the targets, and fuzzes the named targets, or all targets, each for the same time.
 pub(crate) fn run(each: Option<Duration>, named: &[String]) -> Result<()> {
     let targets = choose(all_targets()?, named)?;
     let bin = build()?;
@@ -146,10 +146,10 @@ fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()
     let (found, seeds) = (corpus.join(target), corpus.join("seeds").join(target));
     let artifacts = root().join("fuzz/artifacts");
     for folder in [&found, &seeds, &artifacts] {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }
     let log = artifacts.join(format!("{target}.log"));
-    let output = File::create(&log).with_context(|| format!("making {}", log.display()))?;
+    let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
     let status = Command::new(binary)
         .arg(format!("-max_total_time={}", time.as_secs()))
         .arg(format!(

@@ -101,7 +101,7 @@ fn pages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the reason why a link of this page does not resolve, if it does not.
+/// Returns the reason why a link of this page does not resolve; `None` if the link resolves.
 fn broken(page: &str, link: &str, texts: &BTreeMap<String, String>) -> Option<String> {
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = match file {

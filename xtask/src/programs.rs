@@ -37,7 +37,7 @@ pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
         }
     }
     if programs.is_empty() {
-        bail!("cargo names no test program");
+        bail!("cargo built no test program");
     }
     Ok(programs)
 }

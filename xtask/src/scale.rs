@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-/// Entries per second: all of today's certificates in one log, the same with certificates that live
-/// for 47 days, and ten times that.
+/// Entries per second: all of today's certificates in one log, the same certificates with lifetimes
+/// of 47 days, and ten times the second rate.
 const RATES: [u32; 3] = [250, 2_500, 25_000];
 
 /// Bytes of tiles for each entry (docs/explanation/performance.md, "Large logs": 464).

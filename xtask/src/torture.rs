@@ -12,8 +12,8 @@ use crate::step::cargo;
 const CLASSES: u64 = 7;
 const AT_ONCE: u64 = 2;
 
-/// Runs every class for an equal time, so that all take `minutes`, and prints the numbers of cases.
-/// `seed` repeats a run.
+/// Runs every class for an equal time, so that all classes together take `minutes`, and prints the
+/// numbers of cases. `seed` repeats a run.
 pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
     let seconds = (minutes * 60 / CLASSES.div_ceil(AT_ONCE)).max(1);
     let mut torture = cargo("test --locked -p lucarne --test it -- torture:: --nocapture");

@@ -15,13 +15,13 @@ use serde::Deserialize;
 use super::variables::Variables;
 use crate::add_chain::wait;
 
-/// Contents of the file.
+/// Contents of the TOML file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contender {
     /// Name of the log in the table.
     pub(crate) name: String,
-    /// Working directory of the log's commands. By default, each run has a new one.
+    /// Working directory of the log's commands. By default, each run has a new directory.
     directory: Option<String>,
     /// Variables of this log: `${name}`.
     #[serde(default)]
@@ -32,8 +32,8 @@ pub(crate) struct Contender {
     /// Commands to run to their end, in order, before the processes start.
     #[serde(default)]
     setup: Vec<Vec<String>>,
-    /// Processes of the log and of other servers for it. If there are none, the log already runs,
-    /// and its cost is not measured.
+    /// Processes of the log, and of other servers that the log needs. Without processes, the log
+    /// must already run, and its cost is not measured.
     #[serde(default, rename = "process")]
     processes: Vec<Process>,
     target: Target,
@@ -71,7 +71,7 @@ impl Contender {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let contender: Contender =
-            toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+            toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))?;
         for process in &contender.processes {
             ensure!(
                 !process.command.is_empty(),
@@ -168,7 +168,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Variables of plans, by name.
+    /// Returns the environment variables for a plan, with their values.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &str)> {
         let mut all = vec![
             ("CT_LOG_URL", self.monitoring.as_str()),
@@ -179,7 +179,7 @@ impl Named {
         all
     }
 
-    /// Flags of a scenario.
+    /// Returns the flags for a scenario on the command line.
     pub(crate) fn flags(&self, scenario: &str) -> Vec<String> {
         let mut flags = vec![format!("--log-url={}", self.monitoring)];
         if scenario != "ct-read" {
@@ -283,7 +283,7 @@ fn family(pid: u32) -> Vec<u32> {
 
 fn launch(command: &[String], variables: &Variables, directory: &Path) -> Result<Launch> {
     let mut words = command.iter();
-    let program = words.next().context("an empty command")?;
+    let program = words.next().context("a command is empty")?;
     let mut launch = Launch::new(variables.expand(program)?).directory(directory);
     for word in words {
         launch = launch.arg(variables.expand(word)?);

@@ -1,5 +1,5 @@
-//! A dedup index of any size, without a log. As a log does, each round looks up synthetic
-//! identities and then adds them.
+//! A dedup index of any size, without a log. Each round looks up synthetic identities and then adds
+//! them, like a round of a log.
 
 use std::{
     fs,
@@ -67,12 +67,12 @@ pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
         format!("{:.0} bytes", made.written),
     );
     column.add(
-        "index: made at",
+        "index: created at",
         format!("{:.0}/s", size as f64 / made.seconds),
     );
     let four = |[a, b, c, d]: [f64; 4]| format!("{a:.1} / {b:.1} / {c:.1} / {d:.0}");
     column.add(
-        "index: a look-up meanwhile, p50 / p99 / p99.9 / max",
+        "index: look-up during the creation, p50 / p99 / p99.9 / max",
         four(made.look_up_us) + " µs",
     );
     column.add(
@@ -93,7 +93,7 @@ pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
     );
     let (absent, present) = (looked(&index, size, false)?, looked(&index, size, true)?);
     column.add(
-        "index: CPU to look for what is new",
+        "index: CPU to look up a new entry",
         format!("{absent:.2} µs"),
     );
     column.add(
@@ -146,7 +146,7 @@ pub(crate) fn die(options: &KilledOptions) -> Result<()> {
 }
 
 fn make(path: &Path, size: u64) -> Result<Made> {
-    // Resets the peak of memory, so that it belongs to this size.
+    // Resets the memory peak, so that the peak belongs to this size.
     fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
     let before = usage(std::process::id())?;
     let began = Instant::now();

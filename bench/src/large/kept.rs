@@ -37,7 +37,7 @@ impl Kept {
         let directory = folder.join(format!("log-{size}"));
         let roots = store.pki.roots_pem();
         if fs::read_to_string(directory.join("roots.pem")).is_ok_and(|made| made != roots) {
-            // The leaves expire with the CA of the store at that time.
+            // The leaves of this log are from older CAs: the store creates new CAs after a day.
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
@@ -120,7 +120,10 @@ impl Kept {
             let numbers = from..(from + ROUND).min(self.size);
             spawn_blocking(move || numbers.map(|n| entry(&template, n, &issuers)).collect())
         };
-        let mut next = log.published().context("nothing is published")?.size;
+        let mut next = log
+            .published()
+            .context("the log has published no checkpoint")?
+            .size;
         let began = Instant::now();
         let mut ready: Vec<Entry> = make(next).await?;
         while !ready.is_empty() {
@@ -290,7 +293,7 @@ impl Copied {
             }
             ensure!(
                 Instant::now() < deadline,
-                "not healthy after {START_TIMEOUT:?}"
+                "the server is not healthy after {START_TIMEOUT:?}"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -39,7 +39,7 @@ pub(crate) struct Options {
 pub(crate) fn serve(options: &Options) -> Result<()> {
     let seed = fs::read(&options.seed).context("cannot read the seed")?;
     let log = Arc::new(Signer {
-        key: LogKey::from_seed(&seed).context("cannot read the seed")?,
+        key: LogKey::from_seed(&seed).context("the seed is invalid")?,
         origin: options.listen.to_string(),
         delay: Duration::from_millis(options.delay),
         next: AtomicU64::new(0),

@@ -1,12 +1,12 @@
-// The plots of a report, drawn from the JSON in the page. Nothing is loaded from elsewhere, and
-// everything from the run goes in as text: this file never writes HTML.
+// The plots of a report, drawn from the JSON in the page. The script loads nothing from elsewhere.
+// Names and texts of the run become text nodes: the script never writes HTML.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 const LEFT = 58, RIGHT = 14, TOP = 10, BOTTOM = 26;
 
-// ---- figures for people ----
+// ---- formatting of figures ----
 const digits = (v) => (Math.abs(v) >= 99.95 ? v.toFixed(0) : Math.abs(v) >= 9.995 ? v.toFixed(1) : v.toFixed(2)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 const grouped = (v) => (Math.abs(v) >= 1e4 ? Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f") : digits(v));
 const milliseconds = (v) => v === null || v === undefined ? "–" : v === 0 ? "0" : v < 0.9995 ? digits(v * 1e3) + " µs" : v < 999.5 ? digits(v) + " ms" : digits(v / 1e3) + " s";
@@ -33,7 +33,7 @@ function swatch(series) {
     : svg("line", { x1: 0, x2: 22, y1: 5, y2: 5, class: "stroke c-" + series.colour + (series.dashed ? " dashed" : "") }));
   return mark;
 }
-// Colours by number are written c0 … c7, by name c-asked …
+// A class of a colour has a number (c0 … c7) or a name (c-asked …).
 const palette = (element, kind, colour) => element.classList.add(typeof colour === "number" ? kind + colour % 8 : kind + "-" + colour);
 
 // ---- scales ----
@@ -61,7 +61,7 @@ function logTicks(low, high) {
   return ticks;
 }
 
-// ---- a plot: a frame with axes, series, a cursor and what it reads out ----
+// ---- a plot: axes, series, and a cursor that shows the values at its place ----
 // options: height, x {values, most, ticks, label}, y {log, low, high, format, label}, series [{name, colour,
 // values, area, dashed}], heat {columns, bounds}, group (plots whose cursors move together), head(i)
 const groups = new Map();
@@ -295,7 +295,7 @@ function overTime() {
   at("scenarios").append(...buttons);
 }
 
-// ---- the percentile curve: every tick to the right is one nine more ----
+// ---- the percentile curve: from 90 % on, each tick has one nine more ----
 function percentiles() {
   const curves = data.curves.filter((curve) => curve.points.length);
   if (!curves.length) return;
@@ -310,7 +310,7 @@ function percentiles() {
   });
 }
 
-// ---- matrices: bars, a group per row of the table, a bar per column ----
+// ---- matrices as bars: one group per row of the table, one bar per column ----
 function bars(host, legend, rows, columns, values, format) {
   const draw = () => {
     const width = host.clientWidth, height = 240, high = Math.max(1e-9, ...values.flat().map((v) => v || 0)) * 1.08;
@@ -364,5 +364,5 @@ function matrices() {
 overTime();
 percentiles();
 matrices();
-// The heat map is painted in the colours of the page: paint anew when they change.
+// Repaint the heat map when the colour scheme of the page changes.
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => groups.get("time")?.forEach((plot) => plot.draw()));

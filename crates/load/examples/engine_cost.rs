@@ -1,4 +1,4 @@
-//! Cost of the engine itself: CPU time per iteration, and the delay of their starts.
+//! Cost of the engine itself: CPU time per iteration, and the start delay of iterations.
 //!
 //!     cargo run --release -p lucarne-load --example engine_cost -- 10000 10
 //!

@@ -1,4 +1,4 @@
-//! Changes to the load while it runs.
+//! Changes to the load during a run.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::execution::run_state::RunState;
 pub use crate::execution::scenario_state::Control;
 use crate::execution::scenario_state::ScenarioState;
 
-/// Controls that change the load of a running run. Clones control the same run. The default changes
-/// nothing.
+/// Controls that change the load of a running run. Clones control the same run. The default value
+/// controls no run, and its methods have no effect.
 #[derive(Clone, Default)]
 pub struct Controls(Option<Arc<RunState>>);
 
@@ -16,7 +16,7 @@ impl Controls {
         Controls(Some(run_state))
     }
 
-    /// Returns the adjustable quantities in the plan's order.
+    /// Returns the adjustable quantity of each scenario, in the plan's order.
     pub fn list(&self) -> Vec<Control> {
         self.0
             .iter()

@@ -10,21 +10,22 @@ use serde::{Deserialize, Serialize};
 pub struct Environment {
     /// Host name.
     pub host: String,
-    /// Operating system.
+    /// Name of the operating system, for example `Linux`.
     pub system: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// Model of the processor.
+    /// Model of the processor, or its architecture if the kernel does not report the model.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: u32,
-    /// Memory in bytes.
+    /// Memory of the machine in bytes; 0 if unknown.
     pub memory: u64,
-    /// Version of this program.
+    /// Version of the load tester.
     pub version: String,
-    /// Number of worker threads.
+    /// Number of worker threads that execute iterations.
     pub threads: u32,
-    /// Processor time of this process from the first arrival to the last completion, in seconds.
+    /// Processor time of this process from the start of the load to the end of the last iteration,
+    /// in seconds.
     pub process_cpu: Option<f64>,
     /// Peak resident memory of this process, in bytes.
     pub peak_memory: Option<u64>,

@@ -1,4 +1,4 @@
-//! A request with its response, and failures.
+//! Measurements of one request, and the failures of requests.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Exchange {
     pub connect: Option<Duration>,
     /// Time from the TCP connection to the end of the TLS handshake.
     pub tls: Option<Duration>,
-    /// Time until the request was passed to the system.
+    /// Time from the ready connection to the write of the last byte of the request.
     pub sending: Option<Duration>,
     /// Time from the end of `sending` to the first byte of the response.
     pub first_byte: Option<Duration>,
@@ -22,7 +22,7 @@ pub struct Exchange {
     pub body: Option<Duration>,
     /// Status of the response; 0 without a response.
     pub status: u16,
-    /// Protocol of the request, for example `"HTTP/1.1"` or `"HTTP/2.0"`.
+    /// Protocol of the request, for example `"HTTP/1.1"` or `"HTTP/2"`.
     pub protocol: &'static str,
     /// Bytes received.
     pub bytes_in: u64,
@@ -35,7 +35,7 @@ pub struct Exchange {
     /// True if the response lasted until the connection ended, and TLS ended without
     /// `close_notify`: a warning, because part of the response may be missing.
     pub unannounced_end: bool,
-    /// Reason of a repetition of the request, if there was one.
+    /// Reason why the request was sent a second time; `None` if it was sent once.
     pub resent: Option<Resent>,
     /// Result of the request. The scenario decides which statuses are expected.
     pub outcome: Result<(), Failure>,
@@ -54,8 +54,8 @@ pub enum Resent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Failure {
-    /// Stable name of the kind: `connect_refused`, `connect_timeout`, `dns`, `tls`, `reset`,
-    /// `timeout`, `protocol`, `status`, `body`; scenarios add their own.
+    /// Stable name of the kind. [`kind`](crate::http::kind) lists the kinds of the client;
+    /// scenarios add their own.
     pub kind: &'static str,
     /// Details of the failure. The run keeps the details of the first ten failures of each kind.
     pub detail: String,

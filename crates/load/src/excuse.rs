@@ -12,9 +12,9 @@ use crate::threshold::Threshold;
 pub enum Excuse {
     /// No specification requires the check.
     Warning,
-    /// The run permits its failures.
+    /// The run permits failures of the check (`--allow`).
     Allowed,
-    /// A separate threshold on `checks{check:…}` judges it.
+    /// A separate threshold on `checks{check:…}` judges the check.
     OwnThreshold,
 }
 
@@ -34,8 +34,8 @@ impl Excuse {
 pub(crate) struct Excuses(Arc<[(String, Excuse)]>);
 
 impl Excuses {
-    /// Returns the excuses of the scenario with this name and these warnings, in a run with these
-    /// permitted checks and thresholds.
+    /// Collects the excuses of a scenario: its own `warnings`, the checks in `allow`, and the
+    /// checks that have a threshold of their own.
     pub(crate) fn of(
         scenario: &str,
         warnings: &[&str],

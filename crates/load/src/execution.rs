@@ -62,14 +62,14 @@ pub(crate) struct RunOptions {
 /// Reasons why the run cannot begin.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
-    #[error("there is no scenario to run")]
+    #[error("the run has no scenarios: add a scenario")]
     Nothing,
     #[error("scenario \"{scenario}\": {source}")]
     Executor {
         scenario: String,
         source: ExecutorError,
     },
-    #[error("there are two scenarios \"{0}\"")]
+    #[error("two scenarios have the name \"{0}\": rename one of them")]
     Twice(String),
 }
 
@@ -81,7 +81,7 @@ impl Execution {
         let result = match runtime {
             Ok(runtime) => {
                 let result = runtime.block_on(self.perform());
-                // A DNS query that is still running is not waited for.
+                // Do not wait for DNS queries that are still running.
                 runtime.shutdown_background();
                 result
             }
@@ -130,7 +130,7 @@ impl Execution {
         Ok(self.sum_up(collecting.over(), &times, finish, broken))
     }
 
-    /// Checks that there are scenarios, and that they can be run.
+    /// Checks that there are scenarios, with valid executors and different names.
     fn check(&self) -> Result<(), RunError> {
         let scenarios = &self.run_state.scenarios;
         if scenarios.is_empty() {

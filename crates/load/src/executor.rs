@@ -31,11 +31,11 @@ use ramp::Ramp;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutorConfig {
-    /// `constant-arrival-rate`
+    /// `constant-arrival-rate`: iterations start at a fixed rate.
     ConstantArrivalRate {
-        /// Rate of starting iterations.
+        /// Iterations to start per time unit.
         rate: Rate,
-        /// Duration of the arrivals.
+        /// Time during which iterations start.
         duration: Duration,
         /// VUs, and other options of the executors by rate.
         options: ArrivalRateOptions,
@@ -49,11 +49,11 @@ pub enum ExecutorConfig {
         /// VUs, and other options of the executors by rate.
         options: ArrivalRateOptions,
     },
-    /// `constant-vus`
+    /// `constant-vus`: a fixed number of users iterate.
     ConstantVus {
         /// Number of VUs.
         vus: u64,
-        /// Duration of the iterations.
+        /// Time during which iterations start.
         duration: Duration,
         /// Number of iterations after which the scenario ends.
         iterations: Option<u64>,
@@ -69,7 +69,7 @@ pub enum ExecutorConfig {
     },
 }
 
-/// Limit of a rate: more than any machine could reach.
+/// Limit of a rate in iterations per second, which is higher than any machine could reach.
 pub const MOST_PER_SECOND: f64 = 10_000_000.0;
 const MOST_VUS: f64 = 1_000_000.0;
 
@@ -100,7 +100,7 @@ impl Rate {
 /// A stage of a ramp.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
-    /// Duration of the stage; zero is a jump.
+    /// Duration of the stage; with zero, the value jumps to `target`.
     pub duration: Duration,
     /// Value at the end of the stage.
     pub target: f64,
@@ -111,7 +111,7 @@ pub struct Stage {
 pub struct ArrivalRateOptions {
     /// Users created before the first arrival; k6's `preAllocatedVUs`.
     pub pre_allocated_vus: u64,
-    /// Limit of users; k6's `maxVUs`. When all of them are busy, arrivals wait.
+    /// Limit of users; k6's `maxVUs`. While all users are busy, arrivals wait.
     pub max_vus: u64,
     /// Number of arrivals after which the scenario ends.
     pub iterations: Option<u64>,
@@ -142,7 +142,7 @@ pub enum ExecutorError {
     /// The rate or the number of users is invalid or too large.
     #[error("the {what} must be between 0 and {most}, found {value}")]
     Amount {
-        /// Kind of the amount.
+        /// `rate` or `number of users`.
         what: &'static str,
         /// Largest valid amount.
         most: f64,
@@ -189,7 +189,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// Returns the duration of the arrivals.
+    /// Returns the time during which iterations start: the duration, or the sum of the stages.
     pub fn duration(&self) -> Duration {
         match self {
             ExecutorConfig::ConstantArrivalRate { duration, .. }

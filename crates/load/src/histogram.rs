@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Resolution in nanoseconds: closer durations may be equal in a histogram.
 const RESOLUTION: u64 = 128;
-/// Longest duration, one day; longer durations are counted as one day.
+/// Longest duration in nanoseconds: one day. Longer durations count as one day.
 const LONGEST: u64 = 86_400_000_000_000;
 const DIGITS: u8 = 3;
 
@@ -370,7 +370,7 @@ mod tests {
             let found = of(&samples).percentile(p).as_nanos() as f64;
             samples.sort_unstable();
             let expected = percentile(&samples, p);
-            // The resolution is 128 ns; rounding to its middle loses half of that.
+            // The resolution is 128 ns; rounding to the middle of a bucket loses half of it.
             prop_assert!((found - expected).abs() <= 130.0 + expected / 1000.0, "{found} {expected}");
         }
     }

@@ -1,9 +1,9 @@
 //! HTTP requests with the time of each phase.
 //!
 //! A [`Client`] belongs to one user and keeps that user's connection to one [`Endpoint`]. HTTP/1.1
-//! is our own small codec over `httparse`: a load tester sends the same few requests a million
-//! times, and the cost of a general client's pools, channels and header maps would count as the
-//! target's latency. HTTP/2 is hyper's.
+//! is a small codec of this crate over `httparse`: a load tester sends the same few requests a
+//! million times, and the cost of a general client's pools, channels and header maps would count as
+//! the target's latency. HTTP/2 uses hyper.
 //!
 //! - A connection is reused unless [`ClientOptions::keepalive`] is off. Then every request opens
 //!   its own connection and sends `connection: close`.

@@ -22,7 +22,7 @@ pub struct Iteration {
     failed: bool,
     /// Whether the iteration is in a pause of the plan, and so does not wait for the target.
     pausing: bool,
-    /// Whether there was nothing to do.
+    /// Whether [`idle`](Iteration::idle) was called.
     idle: bool,
 }
 
@@ -115,8 +115,8 @@ impl Iteration {
         self.failed
     }
 
-    /// Postpones the due time, if the scenario requires this: a wait before the first request does
-    /// not count as latency.
+    /// Postpones the due time by a wait that the scenario requires before the first request. The
+    /// wait does not count as latency.
     pub fn postpone(&mut self, by: Duration) {
         self.intended += by;
     }
@@ -134,7 +134,7 @@ impl Iteration {
         self.pausing = false;
     }
 
-    /// Marks the iteration as idle: it has no result about the target.
+    /// Marks the iteration as idle: it had nothing to do, and has no result about the target.
     pub fn idle(&mut self) {
         self.idle = true;
     }
@@ -144,7 +144,7 @@ impl Iteration {
         self.pausing
     }
 
-    /// Returns whether there was nothing to do.
+    /// Returns whether [`idle`](Iteration::idle) was called.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle
     }
@@ -165,12 +165,12 @@ impl Iteration {
         self.number
     }
 
-    /// Returns the number of the user.
+    /// Returns the number of the user in its scenario over all workers, from 0.
     pub fn user(&self) -> u64 {
         self.user
     }
 
-    /// Returns the recorder.
+    /// Returns the recorder of this iteration, which a background task can clone.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -187,9 +187,9 @@ impl Deref for Iteration {
 /// Kind of the failure of a request that was open when its iteration was cut off.
 pub(crate) const UNANSWERED: &str = "unanswered";
 
-/// A request in progress. If it is dropped before the response, for example at the end of
-/// `gracefulStop`, it is recorded as a failed request with its duration so far. Omitting it would
-/// hide that the target stopped responding.
+/// A request in progress. If the value is dropped before the response, for example at the end of
+/// `gracefulStop`, the request counts as failed, with its duration so far. Omitting the request
+/// would hide that the target stopped responding.
 #[derive(Debug)]
 pub struct Pending {
     recorder: Recorder,

@@ -1,7 +1,7 @@
 //! Load test engine: arrivals, histograms, thresholds, reports.
 //!
 //! A [`Scenario`] defines the work, and an [`ExecutorConfig`] its timing. A [`Run`] combines both.
-//! Its [`Outcome`] has a [`Summary`] and a [`Verdict`]. The engine does not depend on certificates.
+//! Its [`Outcome`] has a [`Summary`] and a [`Verdict`]. Scenarios are in `lucarne-scenarios`.
 //!
 //! ```text
 //! plan → ScenarioConfig → Run → executor → VirtualUser → Client → server

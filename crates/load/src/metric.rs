@@ -21,9 +21,9 @@ pub enum Metric {
         /// Number of all values.
         total: u64,
     },
-    /// A sum.
+    /// A count that only increases.
     Counter {
-        /// The sum.
+        /// Sum of all added numbers.
         count: u64,
     },
     /// A value that goes up and down.
@@ -58,7 +58,7 @@ impl Metric {
         }
     }
 
-    /// Returns the durations of a trend.
+    /// Returns the durations of a trend; `None` for the other kinds.
     pub fn trend(&self) -> Option<&Histogram> {
         match self {
             Metric::Trend(histogram) => Some(histogram),
@@ -262,8 +262,8 @@ impl TryFrom<Stored> for Metric {
     }
 }
 
-/// Returns the check, status or kind of error in `wanted`, which narrows a metric besides its tags,
-/// and the remaining tags.
+/// Splits `wanted` into the check, status or kind of error that selects a part of `metric`, and the
+/// remaining tags.
 pub(crate) fn narrowing<'t>(
     metric: &str,
     wanted: &[(&'t str, &'t str)],

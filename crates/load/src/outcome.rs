@@ -6,7 +6,7 @@ use crate::verdict::Verdict;
 /// Outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// All figures.
+    /// Results of the run, the source of all reports.
     pub summary: Summary,
     /// Verdict on the run.
     pub verdict: Verdict,

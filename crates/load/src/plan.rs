@@ -1,7 +1,7 @@
 //! Plans: YAML files that define load and thresholds.
 //!
 //! The parser is strict: it suggests the nearest known key for an unknown key, and reports all
-//! errors at once with their lines. The keys are k6's if k6 has them.
+//! errors at once with their lines. Keys that k6 also has have k6's names.
 
 mod arithmetic;
 mod executor;

@@ -79,7 +79,7 @@ impl Recorder {
         self.0.excuses.of_check(check).is_some()
     }
 
-    /// Adds to a counter.
+    /// Adds `n` to a counter.
     pub fn count(&self, tags: Tags, metric: &'static str, n: u64) {
         self.0.shard.lock().count(tags, metric, n);
     }
@@ -104,7 +104,7 @@ impl Recorder {
         self.0.shard.lock().failure(tags, &failure);
     }
 
-    /// Returns the scenario's tags.
+    /// Returns the scenario's own tags, to which [`tags`](Recorder::tags) adds others.
     pub fn base(&self) -> Tags {
         self.0.base
     }

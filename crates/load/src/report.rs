@@ -1,7 +1,7 @@
 //! Reports of a run: text, HTML, and comparison with an earlier run.
 //!
-//! All reports are pure functions of a [`Summary`](crate::Summary). So they can be created later
-//! from `summary.json`, or from several merged summaries.
+//! All reports are pure functions of a [`Summary`](crate::Summary). A report can therefore be
+//! created later from `summary.json`, or from several merged summaries.
 
 pub mod baseline;
 pub mod format;

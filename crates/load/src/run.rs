@@ -73,7 +73,8 @@ impl Run {
         Ok(())
     }
 
-    /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.
+    /// Starts the run on its own threads: prepares the scenarios, then starts the arrivals. The
+    /// caller needs no tokio runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
         let thresholds = thresholds::complete(self.thresholds.0, &self.scenarios);
@@ -131,7 +132,7 @@ impl Running {
         self.snapshots.clone()
     }
 
-    /// Returns the controls of the load.
+    /// Returns controls that change the load during the run.
     pub fn controls(&self) -> Controls {
         Controls::of(self.run_state.clone())
     }

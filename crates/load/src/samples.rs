@@ -146,7 +146,7 @@ impl Samples {
         tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
     }
 
-    /// Records a check, whose failures are among `checks` only if the check `counts`.
+    /// Records a check. Its failures count among `checks` only if `counts` is `true`.
     pub(crate) fn check<E: Display>(
         &mut self,
         tags: Tags,
@@ -196,7 +196,7 @@ impl Samples {
     }
 
     pub(crate) fn gauge(&mut self, tags: Tags, metric: &'static str, value: f64) {
-        // JSON cannot represent other values.
+        // JSON cannot represent NaN and infinities.
         if value.is_finite() {
             self.custom(tags, metric, Metric::one_gauge(value));
         }

@@ -9,8 +9,8 @@ use crate::note::Note;
 use crate::recorder::Recorder;
 use crate::stop::Stop;
 
-/// Metrics that a scenario records in addition to those of every scenario: the name of each, and
-/// its kind (`"trend"`, `"rate"`, `"counter"` or `"gauge"`).
+/// Names of the metrics that a scenario records in addition to the common metrics, each with its
+/// kind (`"trend"`, `"rate"`, `"counter"` or `"gauge"`).
 pub type OwnMetrics = &'static [(&'static str, &'static str)];
 
 /// Work under load. A plan has one value per scenario, which its VUs share.
@@ -39,8 +39,8 @@ pub trait Scenario: Send + Sync + 'static {
         "a response"
     }
 
-    /// Returns the names of checks that no specification requires. Their failures are warnings and
-    /// do not count among `checks`.
+    /// Returns the names of checks that no specification requires. Failures of these checks are
+    /// warnings and do not count among `checks`.
     fn warnings(&self) -> &'static [&'static str] {
         &[]
     }

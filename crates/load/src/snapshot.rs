@@ -82,11 +82,11 @@ pub struct ScenarioRow {
     pub start_delay: Duration,
     /// Median of request durations, or of iterations if there are no requests.
     pub p50: Duration,
-    /// 90th percentile.
+    /// 90th percentile of the same durations.
     pub p90: Duration,
-    /// 99th percentile.
+    /// 99th percentile of the same durations.
     pub p99: Duration,
-    /// Longest duration.
+    /// Longest of the same durations.
     pub max: Duration,
     /// Counts of the same durations in the buckets of [`heat_bounds`](crate::heat::heat_bounds).
     pub heat: [u32; HEAT],

@@ -140,7 +140,7 @@ pub struct Check {
     pub passes: u64,
     /// Number of failures.
     pub fails: u64,
-    /// Reason why its failures do not count among `checks`.
+    /// Reason why failures of the check do not count among `checks`; `None` if they count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excused: Option<Excuse>,
     /// Details of the first ten failures.
@@ -192,6 +192,6 @@ fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D:
     if schema == SCHEMA {
         return Ok(schema);
     }
-    let problem = format!("its schema is \"{schema}\", this version reads \"{SCHEMA}\"");
+    let problem = format!("the schema is \"{schema}\", expected \"{SCHEMA}\"");
     Err(serde::de::Error::custom(problem))
 }

@@ -18,8 +18,8 @@ pub struct Thresholds(pub Vec<Threshold>);
 
 /// A threshold.
 ///
-/// Its key is `metric` or `metric{tag:value,tag2:value}`. Its expression is an aggregation, one of
-/// `<`, `<=`, `>`, `>=`, `==`, `!=`, and a number:
+/// The key is `metric` or `metric{tag:value,tag2:value}`. The expression consists of an
+/// aggregation, an operator (`<`, `<=`, `>`, `>=`, `==` or `!=`) and a number:
 ///
 /// | metric | aggregations |
 /// |---|---|
@@ -112,12 +112,11 @@ impl Threshold {
         }
     }
 
-    /// Returns whether the threshold is built in: every run by rate has it.
+    /// Returns whether the threshold is built in, and not from the plan or the scenario's defaults.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
     }
 
-    /// Returns the error about this threshold.
     pub(crate) fn error(&self, problem: ThresholdProblem) -> ThresholdError {
         ThresholdError {
             threshold: format!("{}: {}", self.key, self.expression),
@@ -153,7 +152,8 @@ pub struct ThresholdResult {
     pub passed: bool,
     /// Whether the threshold aborted the run.
     pub aborted: bool,
-    /// Whether the threshold is built in: every run by rate has it.
+    /// Whether the threshold is built in: the engine adds it to every scenario, without a key in
+    /// the plan.
     pub built_in: bool,
     /// Reason of a failure that the figures do not show.
     pub reason: Option<String>,

@@ -46,11 +46,11 @@ pub struct PointRow {
     pub busy: u32,
     /// Median of request durations, or of iterations if there are no requests, in µs.
     pub p50: u64,
-    /// 90th percentile, in µs.
+    /// 90th percentile of the same durations, in µs.
     pub p90: u64,
-    /// 99th percentile, in µs.
+    /// 99th percentile of the same durations, in µs.
     pub p99: u64,
-    /// Maximum, in µs.
+    /// Longest of the same durations, in µs.
     pub max: u64,
     /// Counts of the same durations in the buckets of [`heat_bounds`].
     pub heat: [u32; HEAT],
@@ -105,7 +105,7 @@ impl TimelineBuilder {
         self.points = pairs(&self.points);
     }
 
-    /// Returns the timeline for intervals of this many seconds.
+    /// Returns the timeline; each pushed interval has `interval` seconds.
     pub(crate) fn timeline(&self, interval: f64) -> Timeline {
         let pending = self.pending.iter().map(|(point, _)| point.clone());
         Timeline {
@@ -127,7 +127,8 @@ fn pairs(points: &[Point]) -> Vec<Point> {
 }
 
 impl Timeline {
-    /// Merges another timeline, aligned at the beginning. `rows` maps its rows to ours.
+    /// Merges another timeline, aligned at the beginning. `rows[i]` is the row of this timeline for
+    /// row `i` of `other`.
     pub(crate) fn beside(&mut self, other: &Timeline, rows: &[usize]) {
         let mut other = other.clone();
         if self.points.is_empty() {

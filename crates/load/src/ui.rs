@@ -80,7 +80,7 @@ fn show(running: &Running, terminal: &mut ratatui::DefaultTerminal) -> io::Resul
     }
 }
 
-/// Follows <https://no-color.org>: the variable is set and not empty.
+/// Returns whether colours are enabled: `NO_COLOR` is unset or empty (<https://no-color.org>).
 fn colours(no_color: Option<std::ffi::OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty())
 }

@@ -11,15 +11,15 @@ pub enum Verdict {
     /// The whole load was offered, and every threshold passed.
     #[default]
     Passed,
-    /// The run finished, and there were no thresholds.
+    /// The run finished, and there were no thresholds besides built-in thresholds.
     Unjudged,
     /// A threshold was crossed, or had no samples.
     Crossed,
-    /// The run could not begin, because its configuration is invalid.
+    /// The configuration of the run is invalid, or the load generator itself failed.
     Configuration,
     /// The run was stopped before its end.
     Interrupted,
-    /// No request of the run received a response.
+    /// The target was unreachable before the run, or no request received a response.
     Unreachable,
     /// The run finished, but a report could not be written.
     OutputFailed,

@@ -1,6 +1,6 @@
-//! The report compared with the notes of its own users and of a server. No assertion here compares
-//! two clocks or depends on the load of the machine: `benches/accuracy` measures the error of
-//! percentiles.
+//! The report, compared with the notes of the virtual users and of a server. No assertion here
+//! compares two clocks or depends on the load of the machine: `benches/accuracy` measures the error
+//! of percentiles.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../benches/accuracy/ask.rs"]
@@ -31,7 +31,7 @@ fn since_due(asked: &Asked) -> Duration {
     asked.exchange.finished - asked.intended
 }
 
-/// From the last write of the request to the first byte of the response.
+/// Returns the time from the last write of the request to the first byte of the response.
 fn first_byte(asked: &Asked) -> Duration {
     asked.exchange.first_byte.unwrap()
 }
@@ -109,8 +109,8 @@ fn phases_are_told_apart() {
     agrees(&outcome, "http_req_waiting", &notes, first_byte);
     agrees(&outcome, "http_req_receiving", &notes, body);
     for asked in notes.iter() {
-        // The server takes at least this long after the request came, which is no earlier than the
-        // client's last write: the client sees no less of the wait.
+        // The server receives the request after the client's last write began, so the client
+        // measures at least the delay of the server.
         let (wait, rest) = ask::two_phases(asked.number);
         assert!(first_byte(asked) >= wait, "{:?}", asked.exchange);
         assert!(since_due(asked) >= wait + rest, "{:?}", asked.exchange);

@@ -6,10 +6,10 @@
 //! download, renewal information, renewal with `replaces`, and revocation of the replaced
 //! certificate.
 //!
-//! - Every request carries the tag `step`. A status is right if the step expects it: for an unknown
+//! - Every request carries the tag `step`. Each step has its expected statuses: for an unknown
 //!   renewal id, 400 and 404 are both right. Every body is parsed, so a server that sends HTML for
 //!   everything fails every check.
-//! - Requests are signed with ES256 before their time begins. All users share a pool of nonces. A
+//! - Requests are signed with ES256 before the measured time. All users share a pool of nonces. A
 //!   refused nonce is replaced, as RFC 8555, section 6.5, requires, and counted (`acme_bad_nonce`).
 //!   Only the fifth refusal in a row is a failure.
 //! - A rate limit (429, or a problem of the type `rateLimited`) is a failure of the kind

@@ -76,7 +76,7 @@ pub enum PauseError {
     #[error(transparent)]
     End(#[from] values::ValueError),
     /// The upper bound is shorter than the lower bound.
-    #[error("ends before it begins")]
+    #[error("must not end before its begin")]
     Backwards,
 }
 
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    /// The files that two `--ca` name.
+    /// Returns the files of two `--ca` flags.
     fn two_files<O: Args + FromArgMatches>(ca: fn(&O) -> &[PathBuf]) -> Vec<PathBuf> {
         let command = O::augment_args(Command::new("load"));
         let matches = command.try_get_matches_from(["load", "--ca", "a.pem", "--ca", "b.pem"]);

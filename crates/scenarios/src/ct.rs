@@ -1,5 +1,5 @@
-//! Load on Certificate Transparency logs: [`mod@write`] submits to them, [`read`] reads
-//! them, and both verify all responses.
+//! Load on Certificate Transparency logs: [`mod@write`] submits chains, [`read`] reads published
+//! files, and both verify all responses.
 //!
 //! | step | where |
 //! |---|---|
@@ -67,7 +67,7 @@
 //! | `ct_entries_read`, `ct_full_reads` | entries verified by readers, and whole logs read from end to end |
 //! | `ct_cache_hits`, `ct_proof_requests` | reads saved by the cache, and hash tiles read only to verify |
 //!
-//! The monitor runs during the load. Its requests do not count as load and are not in
+//! The monitor runs during the load. Requests of the monitor do not count as load and are not in
 //! `http_reqs`.
 
 mod authorities;

@@ -38,7 +38,7 @@ impl Retries {
         }
     }
 
-    /// Begins the time of these retries.
+    /// Starts the time limit of these retries.
     pub(crate) fn begin(self) -> Attempts {
         Attempts {
             retries: self,
@@ -61,7 +61,7 @@ impl Attempts {
         is_passing && self.again().await
     }
 
-    /// Waits for the time of the next attempt. Returns `false` if there is none.
+    /// Waits for the time of the next attempt. Returns `false` if the time limit is over.
     async fn again(&self) -> bool {
         if Instant::now() >= self.end {
             return false;
@@ -78,7 +78,7 @@ pub(crate) async fn send(client: &mut Client, request: &Request<'_>, retries: Re
         let response = client.send(request).await;
         let again = match &response.exchange.outcome {
             Err(failure) => attempts.again_after(failure).await,
-            // The log is just starting.
+            // The target is starting.
             Ok(()) if response.status == 503 => attempts.again().await,
             Ok(()) => false,
         };

@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that the options without flags equal those without keys, and that every key of a plan
-    /// has a flag.
+    /// Checks that flags and keys of a plan have the same defaults, and that a plan accepts the key
+    /// of every flag.
     fn flags_and_keys_agree<O: Args + DeserializeOwned + Debug>() {
         let command = O::augment_args(Command::new("options"));
         let matches = command.try_get_matches_from(["options"]).unwrap();
@@ -150,7 +150,8 @@ mod tests {
         let from_keys: O = typed::read(&nothing, "", &known, &mut report).unwrap();
         assert_eq!(format!("{from_flags:?}"), format!("{from_keys:?}"));
         for key in known {
-            // A list of maps is hardly a valid value of any option, but any key accepts it.
+            // A list of maps is a wrong value of most options, but the error must not be an unknown
+            // key.
             let yaml = format!("{key}: [{{ a: b }}]\n");
             let mut report = Report::on(None);
             let read: Option<O> =

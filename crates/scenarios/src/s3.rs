@@ -14,7 +14,7 @@
 //!   Exactly one must win, and its object must be stored. Stores that violate this are reported at
 //!   the end.
 //! - Requests are signed by query (SigV4, presigned URLs); the payload is not signed. A request is
-//!   signed before its time begins.
+//!   signed before the measured time.
 //! - All objects have a prefix of the run, and are removed at the end.
 
 mod acknowledged;

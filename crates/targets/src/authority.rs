@@ -19,7 +19,7 @@ pub struct Authority {
 /// PEM files of a server's certificate and key.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// File of the certificate and the intermediate's.
+    /// File of the certificate, followed by the intermediate certificate.
     pub chain: PathBuf,
     /// File of the key in PKCS #8.
     pub key: PathBuf,

@@ -43,7 +43,7 @@ impl F5 {
 
 /// Lifetime of a login (BIG-IP's default).
 const LOGIN: Duration = Duration::from_secs(1200);
-/// Prefix of uploads in installations.
+/// Prefix of an uploaded file in a request to install the file.
 const UPLOADED: &str = "file:/var/config/rest/downloads/";
 
 #[derive(Default)]
@@ -288,7 +288,7 @@ impl State {
     }
 }
 
-/// Returns the name under which an uploaded file was installed.
+/// Checks a request to install an uploaded file, and returns the name of the new object.
 fn installed(
     body: &Value,
     uploads: &BTreeMap<String, Vec<u8>>,

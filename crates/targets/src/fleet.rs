@@ -33,7 +33,7 @@ pub struct Ports {
     pub haproxy: u16,
     pub f5: u16,
     pub pebble: u16,
-    /// Ports at which Pebble validates http-01 and tls-alpn-01; `None` for any.
+    /// Ports at which Pebble validates http-01 and tls-alpn-01; `None` for free ports.
     pub challenges: Option<[u16; 2]>,
 }
 

@@ -15,9 +15,9 @@
 //! | [`Inventory`] | a certificate inventory API on a real PostgreSQL |
 //! | [`TlsServer`] | a TLS server for HTTP/1.1 and HTTP/2 |
 //!
-//! All of them present certificates of one [`Authority`], which is created when they start.
-//! Dropping their values stops them. For tests and for trying plans
-//! (`cargo xtask targets up`); no released program uses them.
+//! All targets present certificates of one [`Authority`], which is created when the targets start.
+//! Dropping a value stops its target. The crate is for tests and for trying plans (`cargo xtask
+//! targets up`); no released program uses it.
 
 mod authority;
 mod f5;

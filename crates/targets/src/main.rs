@@ -41,7 +41,7 @@ fn up() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Signals are handled before any target starts, so that a signal ends all of them.
+    // Signals are handled before any target starts, so that a signal stops all targets.
     let stopped = runtime.block_on(async { signals() })?;
     let fleet = Fleet::start(Ports::USUAL)?;
     std::fs::write(&file, std::process::id().to_string())
@@ -57,7 +57,7 @@ fn up() -> Result<()> {
         lucarne_targets::F5::USER.1
     )?;
     out.flush()?;
-    eprintln!("The targets are up. Ctrl-C, or `cargo xtask targets down`, ends them.");
+    eprintln!("The targets are running. Ctrl-C or `cargo xtask targets down` stops them.");
     runtime.block_on(stopped);
     drop(fleet);
     let _ = std::fs::remove_file(&file);
@@ -74,7 +74,7 @@ fn gcs() -> Result<()> {
     let server = lucarne_testkit::GcsServer::start()?;
     runtime.block_on(server.make_bucket("lucarne"))?;
     println!("GCS_ENDPOINT={}", server.endpoint);
-    eprintln!("Cloud Storage is up, in memory, with the bucket `lucarne`. Ctrl-C ends it.");
+    eprintln!("The emulator is running, in memory, with the bucket `lucarne`. Ctrl-C stops it.");
     runtime.block_on(stopped);
     Ok(())
 }
@@ -95,19 +95,19 @@ fn signals() -> Result<impl Future<Output = ()>> {
 fn down() -> Result<()> {
     let file = state_file();
     let Some(pid) = running(&file) else {
-        println!("The targets are not up.");
+        println!("The targets are not running.");
         return Ok(());
     };
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = process.context("invalid process id")?;
+    let process = process.context("the state file has an invalid process id")?;
     kill_process(process, Signal::TERM).context("stopping the targets")?;
     let deadline = Instant::now() + STOP_TIMEOUT;
     while test_kill_process(process).is_ok() && running(&file).is_some() {
         ensure!(Instant::now() < deadline, "process {pid} does not end");
-        // Polls, because only a child process can be waited for.
+        // Polls, because a process can wait only for its own children.
         std::thread::sleep(Duration::from_millis(50));
     }
-    println!("The targets are down.");
+    println!("The targets have stopped.");
     Ok(())
 }
 

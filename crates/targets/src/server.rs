@@ -94,7 +94,7 @@ impl TlsServer {
                     () = accept(listener, TlsAcceptor::from(tls), service) => (),
                 }
             });
-            // Open connections need not be finished.
+            // Do not wait for open connections.
             runtime.shutdown_background();
         });
         ready.recv().context("the server did not start")??;

@@ -11,7 +11,7 @@ use crate::{Authority, Identity};
 
 /// Time limit of the start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit of the end.
+/// Time limit of the stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Kind of web server.

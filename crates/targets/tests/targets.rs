@@ -1,4 +1,4 @@
-//! Tests of the targets that are our own programs.
+//! Tests of the targets that this crate implements.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
 use lucarne_targets::{Authority, F5, Inventory, Kind, WebServer};
 use serde_json::{Value, json};
 
-/// A client that trusts the targets' authority.
+/// Returns a client that trusts the targets' authority.
 async fn client(authority: &Authority, url: &str) -> Client {
     let options = Arc::new(ClientOptions {
         ca: vec![authority.ca_file()],

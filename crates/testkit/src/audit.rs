@@ -97,7 +97,7 @@ impl Report {
     /// Asserts that there are no findings.
     ///
     /// # Panics
-    /// If there are findings: with the findings.
+    /// If there are findings; the message lists the findings.
     pub fn assert_clean(&self) {
         assert!(self.findings.is_empty(), "{self}");
     }
@@ -136,8 +136,9 @@ impl Audit {
         };
         Ok(Self {
             client: Client::new(monitoring_prefix),
-            verifier: CheckpointVerifier::new(origin, spki).context("the log's public key")?,
-            key: PublicKey::from_spki(spki).context("the log's public key")?,
+            verifier: CheckpointVerifier::new(origin, spki)
+                .context("reading the log's public key")?,
+            key: PublicKey::from_spki(spki).context("reading the log's public key")?,
             validator: Validator::new(Arc::new(roots), policy),
             state: Mutex::default(),
             polling: tokio::sync::Mutex::default(),

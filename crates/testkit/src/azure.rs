@@ -19,7 +19,7 @@ use crate::{
 /// Azurite on loopback, in memory, with its public default account.
 #[derive(Debug)]
 pub struct AzureServer {
-    /// `http://127.0.0.1:port/<account>`.
+    /// URL of the account: `http://127.0.0.1:port/<account>`.
     pub endpoint: String,
     /// The storage account.
     pub account: &'static str,

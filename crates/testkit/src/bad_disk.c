@@ -1,33 +1,34 @@
-/* Loaded into a process before the C library: makes files of it fail or hang.
+/* Loaded into a process before the C library. Makes operations on files fail or hang.
  *
- * $LUCARNE_BAD_DISK is a directory. A file in it that has the name of a fault
- * holds a part of the paths that are meant.
+ * $LUCARNE_BAD_DISK is a directory. A file in this directory has the name of a fault, and
+ * contains a part of the affected paths. A fault lasts as long as its file exists, except
+ * `lose` and `lie`, whose files are removed at the first affected write.
  *
- * `lose`: the next write to such a path is lost as a kernel loses one. Whoever
- * reads sees it, one sync of the file fails, all later ones succeed, and the
- * disk never has it: `lost-<inode>-<offset>` is what is there instead. It is
- * gone once the same bytes are written again.
+ * `lose`: the next write to an affected path is lost, as if by the kernel. Reads return the
+ * new bytes, but the disk never has them. One sync of the file fails, and all later syncs
+ * succeed. `lost-<inode>-<offset>` contains the bytes that are on the disk, until a later
+ * write to the same offset.
  *
- * `lie`: as `lose`, but no sync fails. Direct reads show what the disk has.
+ * `lie`: as `lose`, but no sync fails. Direct reads return the bytes on the disk.
  *
- * `cached`: as long as it is there, such paths have no direct reads.
+ * `cached`: affected paths have no direct reads.
  *
- * `readonly`: as long as it is there, such paths are on a read-only file system.
+ * `readonly`: affected paths are on a read-only file system.
  *
- * `quota`: as long as it is there, nothing is added to such files, and none is made.
+ * `quota`: affected files cannot grow or be created.
  *
- * `hang`: as long as it is there, whoever opens, reads, writes, syncs or looks waits.
+ * `hang`: every open, read, write, sync and stat of an affected path waits.
  *
- * `fail`: as long as it is there, all of that is an I/O error.
+ * `fail`: the same operations fail with an I/O error.
  *
- * `watch`: writes, and syncs that fail, are noted in `seen`, a line each: `write`
- * or `failed`, and the inode.
+ * `watch`: writes and failed syncs append a line to `seen`: `write` or `failed`, and the
+ * inode.
  *
- * `clock`: milliseconds by which the wall clock is ahead (or, below zero, behind),
- * as long as it is there.
+ * `clock`: the file contains the milliseconds by which the wall clock is ahead; a negative
+ * number means behind.
  *
- * $LUCARNE_KILL_AT is a number, n: before its nth call that changes a file or
- * directory, the process is killed.
+ * $LUCARNE_KILL_AT is a number n: the process is killed before its nth call that changes a
+ * file or directory.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -56,7 +57,7 @@ static void named(char *into, const char *format, unsigned long long a, unsigned
     snprintf(into + n, 512 - n, format, a, b);
 }
 
-/* Whether the fault is on, and for this path. */
+/* Returns whether the fault is active for this path. */
 static int meant(const char *fault, const char *path) {
     char file[512], part[512];
     named(file, fault, 0, 0);
@@ -73,7 +74,7 @@ static void hang(const char *path) {
     while (meant("hang", path)) usleep(2000);
 }
 
-/* Waits if the path hangs. Whether it fails. */
+/* Waits while the path hangs. Returns whether the operation must fail. */
 static int bad(const char *path) {
     hang(path);
     if (!meant("fail", path)) return 0;
@@ -88,7 +89,7 @@ __attribute__((constructor)) static void count(void) {
     left = at ? atol(at) : 0;
 }
 
-/* Before each call that changes what is on the disk. */
+/* Called before each change of a file or directory. Kills the process at the chosen call. */
 static void changing(void) {
     if (left > 0 && __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) == 0) kill(getpid(), SIGKILL);
 }
@@ -119,7 +120,7 @@ static void note(const char *what, const char *path, unsigned long long inode) {
     syscall(SYS_close, seen);
 }
 
-/* Whether this fault refuses a change of the path, with this error. */
+/* Returns whether this fault refuses a change of the path, and then sets errno to `error`. */
 static int refused(const char *path, const char *fault, int error) {
     if (!meant(fault, path)) return 0;
     errno = error;
@@ -132,7 +133,7 @@ static int barred(const char *path) {
     return read_only(path) || refused(path, "quota", EDQUOT);
 }
 
-/* What is to be known of a write before it is made. Whether it fails. */
+/* Prepares the faults of a write. Returns whether the write must fail. */
 static int writing(int fd, size_t length, off64_t offset) {
     int saved = errno;
     char path[512], file[512];
@@ -164,7 +165,7 @@ static int writing(int fd, size_t length, off64_t offset) {
     return 0;
 }
 
-/* Whether this sync is the one that tells of a write that was lost. */
+/* Returns whether this sync must fail, because a write was lost. */
 static int failing(int fd) {
     char path[512], file[512];
     struct stat status;
@@ -195,7 +196,8 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     if (writing(fd, n, lseek64(fd, 0, SEEK_CUR))) return -1;
     return syscall(SYS_writev, fd, parts, count);
 }
-/* What a direct read of `n` bytes at `at` shows: the disk's bytes where writes were lost. */
+/* Replaces the bytes of lost writes in a direct read of `n` bytes at `at` by the bytes on
+ * the disk. */
 static void as_on_disk(int fd, char *bytes, ssize_t n, off64_t at) {
     struct stat status;
     struct dirent *entry;
@@ -260,8 +262,8 @@ int open(const char *path, int flags, ...) {
 }
 
 int statx(int at, const char *path, int flags, unsigned mask, struct statx *status) {
-    /* Rust's library asks without a path whether there is such a call; a header
-     * says that nobody does, which the compiler believes. */
+    /* Rust's library calls statx without a path to test whether the call exists. A header
+     * declares `path` as non-null, so without `volatile` the compiler removes the check. */
     const char *volatile given = path;
     if (given && (*given ? bad(path) : bad_fd(at))) return -1;
     return syscall(SYS_statx, at, path, flags, mask, status);
@@ -289,7 +291,7 @@ int ftruncate64(int fd, off64_t length) {
 }
 int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
 
-/* The wall clock as whoever steps it has set it. */
+/* Returns the wall clock, with the offset in `clock`. */
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int result = syscall(SYS_clock_gettime, clock, time);
     if (result != 0 || clock != CLOCK_REALTIME) return result;

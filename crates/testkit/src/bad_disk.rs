@@ -131,7 +131,7 @@ impl BadDisk {
         let _ = fs::remove_file(self.file("fail"));
     }
 
-    /// Sets the wall clock ahead of the real one (or behind it, if negative), in milliseconds.
+    /// Sets the wall clock of the process ahead by `ms` milliseconds, or back if `ms` is negative.
     ///
     /// # Panics
     /// If the fault cannot be recorded.
@@ -163,8 +163,8 @@ impl BadDisk {
         self.under(launch).env("LUCARNE_KILL_AT", n.to_string())
     }
 
-    /// Removes lost writes from this file, like a power failure or unmounting. Other writes stay.
-    /// No process may have the file open.
+    /// Replaces lost writes in this file by the bytes on the disk, as a power failure or an unmount
+    /// does. Other writes stay. No process may have the file open.
     ///
     /// # Panics
     /// If the file cannot be written.

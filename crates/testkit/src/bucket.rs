@@ -10,7 +10,7 @@ use crate::{ObjectStore, raw_exchange, stores::Shared, wait::POLL};
 /// Timeout for creating a bucket and for each request, and validity of a signature.
 const BUCKET_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A separate empty bucket in a store that is shared with other live buckets: starting a store for
+/// A separate bucket in a store that other tests may use at the same time. Starting a store for
 /// each test would take longer than the tests.
 #[derive(Clone, Debug)]
 pub struct Bucket {
@@ -87,7 +87,10 @@ impl Bucket {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.delete_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         let answer = self.ask("DELETE", &url).await?;
-        ensure!(answer.starts_with("HTTP/1.1 204"), "{key}: {answer}");
+        ensure!(
+            answer.starts_with("HTTP/1.1 204"),
+            "deleting {key}: {answer}"
+        );
         Ok(())
     }
 
@@ -100,7 +103,10 @@ impl Bucket {
         let url = signer.put_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         let answer = self.ask_with("PUT", &url, bytes).await?;
         let answer = String::from_utf8_lossy(&answer);
-        ensure!(answer.starts_with("HTTP/1.1 200"), "{key}: {answer}");
+        ensure!(
+            answer.starts_with("HTTP/1.1 200"),
+            "writing {key}: {answer}"
+        );
         Ok(())
     }
 

@@ -94,7 +94,7 @@ fn case(line: &str) -> Result<Case> {
     let columns: Vec<&str> = line.split('\t').collect();
     ensure!(
         columns.len() >= 8,
-        "index.tsv: {} columns in: {line}",
+        "index.tsv: expected at least 8 columns, found {}: {line}",
         columns.len()
     );
     Ok(Case {

@@ -19,16 +19,16 @@ use crate::{
 
 /// fake-gcs-server on loopback, in memory, behind a double for its missing features.
 ///
-/// The server supports Google's JSON API. Of the XML API, which `object_store` uses, it only
-/// supports reading and deleting. The double translates the other requests by the documentation of
-/// the XML API:
+/// The server supports Google's JSON API. From the XML API, which `object_store` uses, the server
+/// supports only reading and deleting. The double translates the other requests as the
+/// documentation of the XML API describes:
 ///
 /// - Uploads with `x-goog-if-generation-match`, which get 412 if the generation differs. The server
 ///   itself compares generations under its write lock (`ifGenerationMatch` of the JSON API).
 /// - Listings in pages, with `start-after`.
 /// - Buckets that do not exist: 404 instead of 500.
 ///
-/// Neither of them supports credentials (the server accepts all) and the limit of one write per
+/// Neither the server nor the double checks credentials, or enforces the limit of one write per
 /// second for each object.
 #[derive(Debug)]
 pub struct GcsServer {
@@ -129,7 +129,7 @@ impl Double {
         }
     }
 
-    /// Translates an upload of the XML API to one of the JSON API.
+    /// Translates an upload of the XML API into an upload of the JSON API, and sends it.
     async fn upload(
         &self,
         bucket: &str,
@@ -261,7 +261,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Decodes percent-encoding. Unlike in a query, `+` stays itself.
+/// Decodes percent-encoding. `+` does not mean a space, unlike in a query.
 fn decoded(path: &str) -> String {
     let path = path.replace('+', "%2B");
     let pairs = url::form_urlencoded::parse(path.as_bytes());

@@ -63,7 +63,7 @@ impl Response {
             .with_context(|| format!("{}: not JSON: {}", self.status, self.text()))
     }
 
-    /// Returns the body of a 200.
+    /// Returns the body of a response with status 200.
     ///
     /// # Errors
     /// If the status is not 200; the message has status and body.

@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameType {
-    /// DATA.
+    /// DATA: bytes of a body.
     Data = 0,
-    /// HEADERS.
+    /// HEADERS: the head of a request or a response.
     Headers = 1,
-    /// RST_STREAM.
+    /// RST_STREAM: ends a stream with an error code.
     Reset = 3,
-    /// SETTINGS.
+    /// SETTINGS: parameters of the connection.
     Settings = 4,
-    /// GOAWAY.
+    /// GOAWAY: announces the end of the connection.
     GoAway = 7,
 }
 

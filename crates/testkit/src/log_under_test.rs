@@ -31,7 +31,7 @@ impl LogUnderTest {
     /// section of the configuration (`period: 50`), unindented.
     ///
     /// # Errors
-    /// If `lucarne init` fails: with its whole output.
+    /// If `lucarne init` fails; the message has the output of the command.
     pub fn create(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
         Self::create_at(Place::directory(), binary, roots, settings)
     }
@@ -190,7 +190,7 @@ impl LogUnderTest {
     /// refused.
     ///
     /// # Errors
-    /// If the server is not healthy within `patience`: with its last report.
+    /// If the server is not healthy within `patience`; the message has its last report.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
         let client = Client::new(format!("http://{}", self.address()));
         let deadline = Instant::now() + patience;
@@ -203,7 +203,7 @@ impl LogUnderTest {
             let waited = Instant::now() > deadline;
             ensure!(
                 !waited,
-                "{} not healthy after {patience:?}: {said}",
+                "{} is not healthy after {patience:?}: {said}",
                 self.url()
             );
             // Polled, with a deadline: no verdict depends on the pace.

@@ -13,7 +13,8 @@ use crate::{
 /// server accepts all credentials until [`enforce`](Self::enforce).
 #[derive(Debug)]
 pub struct Moto {
-    /// `http://127.0.0.1:port` for all services and regions: moto selects them by the credentials.
+    /// URL of all services and regions: `http://127.0.0.1:port`. moto selects service and region by
+    /// the credentials.
     pub endpoint: String,
     client: Client,
     _server: Server,

@@ -123,7 +123,8 @@ impl Machine {
         ip(&format!("link set {} up", self.plug(bridge)));
     }
 
-    /// Returns the bridge's end of the cable. Names of interfaces have at most 15 characters.
+    /// Returns the name of the interface at the bridge's end of the cable. Names of interfaces have
+    /// at most 15 characters.
     fn plug(&self, bridge: &str) -> String {
         format!("{bridge}-{}", self.number)
     }

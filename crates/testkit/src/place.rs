@@ -39,7 +39,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Returns directories with an SQLite database next to them.
+    /// Returns directories for the data, with an SQLite database next to them for the lock.
     pub fn directory() -> Self {
         Self {
             checkpoints: "lock.sqlite".into(),

@@ -99,7 +99,7 @@ impl Disk {
     }
 
     /// Restores the directory to its state after a power failure that follows the first `made`
-    /// changes. No process may have a file of it open.
+    /// changes. No process may have a file of the directory open.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -301,7 +301,7 @@ impl<'d, R: Rng> Replay<'d, R> {
         if is_data {
             syncs.next().is_some_and(|first| !first.failed)
         } else {
-            // Names belong to the file system itself, which would stop completely.
+            // Names survive a failed sync: a file system that has lost a name stops completely.
             syncs.any(|sync| !sync.failed)
         }
     }

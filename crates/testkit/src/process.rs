@@ -31,7 +31,7 @@ pub fn usage(pid: u32) -> Result<Usage> {
         number.and_then(|n| n.parse().ok()).unwrap_or(0)
     };
     Ok(Usage {
-        cpu_us: ticks(&stat).context("/proc/<pid>/stat is not as expected")? * 10_000,
+        cpu_us: ticks(&stat).context("/proc/<pid>/stat has fewer fields than expected")? * 10_000,
         rss: field(&status, "VmRSS:") * 1024,
         peak_rss: field(&status, "VmHWM:") * 1024,
         written: field(&io, "write_bytes:"),
@@ -39,7 +39,7 @@ pub fn usage(pid: u32) -> Result<Usage> {
 }
 
 /// Returns utime + stime. The second field is the command in parentheses, and may contain spaces
-/// and parentheses: fields are counted from its end.
+/// and parentheses. The other fields are therefore counted from the last parenthesis.
 fn ticks(stat: &str) -> Option<u64> {
     let after_command = &stat[stat.rfind(')')? + 1..];
     let mut times = after_command.split_whitespace().skip(11);

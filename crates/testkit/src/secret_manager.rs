@@ -24,7 +24,7 @@ use crate::service::Service;
 /// account](Self::service_account) has signed.
 #[derive(Debug)]
 pub struct SecretManager {
-    /// `http://127.0.0.1:port`.
+    /// URL of the double: `http://127.0.0.1:port`.
     pub endpoint: String,
     /// The same address for `GCE_METADATA_HOST`: `127.0.0.1:port`.
     pub host: String,
@@ -141,7 +141,8 @@ impl Double {
         }
     }
 
-    /// Verifies a self-signed JSON web token for the whole cloud that has not expired.
+    /// Returns `Some` for a JSON web token that the service account has signed for the right scope,
+    /// and that has not expired.
     fn signed(&self, token: &str) -> Option<()> {
         let (message, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode_to_vec(signature).ok()?;

@@ -119,8 +119,8 @@ impl Launch {
         self
     }
 
-    /// Returns the same command, started by another program with these arguments, which replaces
-    /// itself.
+    /// Returns the same command, started by `program` with `args`. The program must replace itself
+    /// by the command.
     pub(crate) fn through<'a>(
         mut self,
         program: &str,
@@ -203,7 +203,8 @@ impl Launch {
     /// Starts the process, and waits until it accepts connections at `address`.
     ///
     /// # Errors
-    /// If the process ends first, or does not accept connections in time: with its whole output.
+    /// If the process ends first, or does not accept connections in time; the message has the
+    /// output of the process.
     pub fn start(&self, address: SocketAddr) -> Result<Server> {
         let mut server = self.spawn()?;
         let deadline = Instant::now() + self.patience;
@@ -297,7 +298,8 @@ impl Server {
     /// Waits until the process ends.
     ///
     /// # Errors
-    /// If the process did not end in time, and was killed: with its whole output.
+    /// If the process did not end in time, and was killed; the message has the output of the
+    /// process.
     pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + patience;
         loop {

@@ -101,7 +101,7 @@ impl StoreProxy {
         *judging.unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
     }
 
-    /// Treats the next `count` requests of this method as `fate`, and forwards all others.
+    /// Applies `fate` to the next `count` requests of this method, and forwards all other requests.
     pub fn strike(&self, method: &'static str, count: u64, fate: Fate) {
         let left = AtomicU64::new(count);
         self.judge(move |request| {
@@ -154,7 +154,7 @@ impl State {
         match fate {
             Fate::Pass => self.store.pass(request).await,
             Fate::Delay(by) => {
-                // The test requested a distant store, by at least this delay.
+                // Simulates a distant store: the request arrives at least this much later.
                 tokio::time::sleep(by).await;
                 self.store.pass(request).await
             }
@@ -198,7 +198,7 @@ impl State {
     }
 }
 
-/// Returns the response with another body and a matching header.
+/// Returns the response with an altered body, and without the old Content-Length.
 fn altered(answer: Response<Bytes>, alter: impl FnOnce(&mut Vec<u8>)) -> Response<Bytes> {
     let (mut head, body) = answer.into_parts();
     let mut body = body.to_vec();

@@ -113,7 +113,7 @@ impl ObjectStore {
     }
 
     /// Starts MinIO with TLS, with this certificate and key (PEM), and this bucket. Does not wait
-    /// until it is ready, which requires a TLS client.
+    /// until MinIO is ready, because the check would need a TLS client.
     ///
     /// # Errors
     /// If the store is not installed or does not start: the message has the remedy.
@@ -189,7 +189,7 @@ fn minio(address: SocketAddr, directory: &TempDir) -> Result<Launch> {
         .env("MINIO_DOMAIN", DOMAIN)
         .env("MINIO_BROWSER", "off")
         .env("MINIO_UPDATE", "off")
-        // MinIO would write its certificates and settings there.
+        // MinIO would write certificates and settings into the user's home directory.
         .env("HOME", directory.path()))
 }
 
@@ -234,8 +234,8 @@ pub(crate) fn tool(tool: Tool) -> Result<PathBuf> {
     let path = tools()?.join(format!("{name}-{version}")).join(program);
     if !path.is_file() {
         bail!(
-            "{name} {version} is not there: {} is missing. Run scripts/install-test-tools \
-             (cargo xtask test does)",
+            "{name} {version} is not installed: {} is missing: run scripts/install-test-tools \
+             (or `cargo xtask test`)",
             path.display()
         );
     }

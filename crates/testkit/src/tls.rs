@@ -6,8 +6,8 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Returns a TLS server with this certificate chain, leaf first, and these protocols, preferred
-/// first.
+/// Returns the settings of a TLS server with this certificate chain, the leaf first, and these
+/// protocols, the preferred protocol first.
 ///
 /// # Errors
 /// If the key does not match its certificate.
@@ -22,8 +22,8 @@ pub fn tls_server(chain: &[Vec<u8>], key: &KeyPair, alpn: &[&str]) -> Result<Arc
     Ok(Arc::new(config))
 }
 
-/// Returns a TLS client that trusts these certificates and supports these protocols, preferred
-/// first.
+/// Returns the settings of a TLS client that trusts these certificates and supports these
+/// protocols, the preferred protocol first.
 ///
 /// # Errors
 /// If a certificate cannot be parsed.

@@ -1,6 +1,6 @@
 //! Tracing of a process: every change to files is observed, counted and recorded, and a fault can
-//! be injected into one of them. The tracer uses `ptrace(2)` like a debugger, so that no system
-//! call of any library is missed.
+//! be injected into one change. The tracer uses `ptrace(2)` like a debugger, so that no system call
+//! of any library is missed.
 //!
 //! Only for x86-64 Linux, because system calls are changed through registers.
 
@@ -131,7 +131,7 @@ impl Traced {
         self.shared.seen().calls
     }
 
-    /// Returns the call with the fault, after it has happened.
+    /// Returns a description of the call that got the fault; `None` until the fault is injected.
     pub fn struck(&self) -> Option<String> {
         self.shared.seen().struck.clone()
     }
@@ -158,7 +158,8 @@ impl Traced {
     /// Sends SIGTERM and returns the exit status and all records.
     ///
     /// # Errors
-    /// If the process did not end in time, and was killed: with its whole output.
+    /// If the process did not end in time, and was killed; the message has the output of the
+    /// process.
     pub fn stop(mut self, patience: Duration) -> Result<(ExitStatus, Vec<Recorded>)> {
         let _ = kill(self.pid, Signal::SIGTERM);
         let deadline = Instant::now() + patience;

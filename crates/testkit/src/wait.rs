@@ -22,7 +22,7 @@ pub(crate) fn pause() {
 /// Polls `holds` until it returns `true`.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]; the message has `what`.
 pub async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     in_time(what, poll(holds)).await;
 }
@@ -36,7 +36,7 @@ async fn poll(mut holds: impl AsyncFnMut() -> bool) {
 /// Polls `holds`, which does not block, until it returns `true`.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]; the message has `what`.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let polling = async {
         while !holds() {
@@ -49,7 +49,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Polls `holds` until it returns `true`, and blocks this thread during the wait.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]; the message has `what`.
 #[track_caller]
 pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + EVENT_TIMEOUT;
@@ -65,7 +65,7 @@ pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for `future`.
 ///
 /// # Panics
-/// If `future` is not ready within [`EVENT_TIMEOUT`]: with `what`.
+/// If `future` is not ready within [`EVENT_TIMEOUT`]; the message has `what`.
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(EVENT_TIMEOUT, what, future).await
 }

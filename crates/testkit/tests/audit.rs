@@ -36,8 +36,8 @@ struct Fake {
 }
 
 impl Fake {
-    /// Submits `SIZE` chains, a third of them precertificates. `twice`: the last entry repeats the
-    /// first.
+    /// Submits `SIZE` chains, a third of them precertificates. With `twice`, the last entry repeats
+    /// the first entry.
     async fn new(twice: bool) -> Self {
         let pki = Pki::shared();
         let key = LogKey::from_seed(&[7; 32]).unwrap();
@@ -252,7 +252,7 @@ async fn a_forked_or_shrunk_tree_is_found() {
         .sign_checkpoint(ORIGIN, 100, &Hash([1; 32]), NOW + 100)
         .unwrap();
     fake.audit.saw_checkpoint(other.as_bytes()).unwrap();
-    fake.finds("is of another tree").await;
+    fake.finds("does not belong to this tree").await;
 
     let fake = Fake::new(false).await;
     let later = fake

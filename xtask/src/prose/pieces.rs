@@ -1,6 +1,6 @@
 //! Pieces of prose: comments and texts of a Rust file, or paragraphs of a Markdown file.
 
-/// The place of a piece of prose, which decides the rules for it.
+/// The place of a piece of prose, which determines the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A comment that is not documentation.

@@ -13,7 +13,7 @@ const COLUMNS: usize = 100;
 /// A place to rewrite.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// Number of its line in the file, from 1.
+    /// Number of the line in its file, from 1.
     pub(super) line: usize,
     phrase: String,
     instead: &'static str,
@@ -173,7 +173,7 @@ static BY_FIRST: LazyLock<HashMap<&str, Vec<Phrase>>> = LazyLock::new(|| {
     map
 });
 
-/// The findings of a piece of prose.
+/// Returns the findings of a piece of prose.
 pub(super) fn examine(piece: &Piece<'_>) -> Vec<Finding> {
     let tokens = tokens::of(piece);
     let mut findings = long_lines(piece);
@@ -207,7 +207,7 @@ fn is_bad_opening(token: &Token) -> bool {
     OPENINGS.split_whitespace().any(|word| word == token.word)
 }
 
-/// The finding that begins at this token, with its number of words.
+/// Returns the finding that begins at this token, and the number of its words.
 fn phrase_at(tokens: &[Token], at: usize) -> Option<(usize, Finding)> {
     let token = &tokens[at];
     if is_contraction(&token.word) {
@@ -254,7 +254,8 @@ fn is_contraction(word: &str) -> bool {
     }
 }
 
-/// Lines that are too wide. A row of a table cannot be broken, nor can a line of one word.
+/// Returns a finding for each line that is too wide. Rows of tables and lines of one or two words
+/// cannot be broken.
 fn long_lines(piece: &Piece<'_>) -> Vec<Finding> {
     tokens::prose_lines(piece)
         .flatten()
@@ -269,7 +270,7 @@ fn long_lines(piece: &Piece<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Headings with a relative clause.
+/// Returns a finding for each heading with a relative clause.
 fn headings(piece: &Piece<'_>) -> Vec<Finding> {
     if !matches!(piece.kind, Kind::Page | Kind::Doc | Kind::ModuleDoc) {
         return Vec::new();

@@ -55,8 +55,8 @@ impl fmt::Display for Outcome {
 /// Environment variable with a directory for the shared files and the remains of tests.
 const RUN: &str = "LUCARNE_TEST_RUN";
 
-/// Runs the test to its end, or until its limit. With `backtrace`, a panic also prints its frames,
-/// which hide the message.
+/// Runs the test to its end, or until its limit. With `backtrace`, a panic also prints its stack
+/// frames, among which the message is hard to find.
 pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
     // Two runs on one machine have a directory each, and do not end each other's processes.
@@ -64,7 +64,7 @@ pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Atte
     let mut command = test.program.command();
     command
         .args(["--exact", "--nocapture", &test.name])
-        // With one thread, the name of the test and its first line share a line.
+        // With one thread, the name of the test and the first line of its output share a line.
         .env("RUST_TEST_THREADS", "2")
         .env("RUST_BACKTRACE", if backtrace { "1" } else { "0" })
         .env(MARK, &mark)
@@ -127,8 +127,10 @@ fn wait(child: &mut Child, deadline: Instant) -> Result<Option<bool>> {
 /// Kills a hung test. Returns the stacks of its processes.
 fn kill(child: &mut Child, mark: &str) -> Result<String> {
     let stacks = machine::stacks(mark);
-    child.kill().context("ending a hung test")?;
-    child.wait().context("ending a hung test")?;
+    child.kill().context("killing a hung test")?;
+    child
+        .wait()
+        .context("waiting for a hung test after killing it")?;
     Ok(stacks)
 }
 

@@ -108,12 +108,13 @@ fn stack(pid: u32) -> String {
     tasks.iter().map(thread).collect()
 }
 
-/// Returns the contents of a file, empty if it cannot be read: a process may have ended.
+/// Returns the contents of a file; an empty text if the file cannot be read, because a process may
+/// have ended.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Returns the names in a directory, none if it cannot be read.
+/// Returns the names in a directory; no names if the directory cannot be read.
 fn names(directory: &str) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! A scenario with its own notes, and their comparison with a report.
+//! A scenario that keeps notes of its requests, and the comparison of a report with these notes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 95.0, 99.0];
 /// Requests `/<number of the iteration>` from the server, and keeps its own notes.
 pub(crate) struct Ask {
     url: String,
-    /// Endpoint of the requests, after it was resolved.
+    /// Endpoint of the requests; `None` before `prepare`.
     endpoint: Mutex<Option<Arc<Endpoint>>>,
     pub(crate) notes: Arc<Mutex<Vec<Asked>>>,
 }
@@ -152,9 +152,9 @@ pub(crate) fn two_phases(number: u64) -> (Duration, Duration) {
     (Duration::from_millis(wait), Duration::from_millis(rest))
 }
 
-/// Runs with responses after 150 to 450 ms, and none between 3 s and 4.5 s. Thirty users are enough
-/// for the responses, but not for the stall: most arrivals of that time find no free user. They are
-/// late because of the target.
+/// Runs with responses after 150 to 450 ms, and without responses between 3 s and 4.5 s. Thirty
+/// users are enough for the responses, but not for the stall: most arrivals in that time find no
+/// free user. The target causes their delay.
 pub(crate) fn stalled() -> (Server, Arc<Ask>, Outcome) {
     let stall = Stall {
         begin: Duration::from_secs(3),

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     exit_code
 }
 
-/// Returns the time that each client waited, by the server's notes.
+/// Returns the time from the due time of each request to its response, by the server's notes.
 fn truth(server: &Server, first_due: Instant) -> Vec<Duration> {
     let due = |number: u64| first_due + Duration::from_secs_f64(number as f64 / RATE);
     let answered = server.answered();
@@ -47,7 +47,7 @@ fn truth(server: &Server, first_due: Instant) -> Vec<Duration> {
     waits.collect()
 }
 
-/// The stall determines the highest percentiles.
+/// Compares the latencies of a target that stalls. The stall determines the highest percentiles.
 fn stall() -> Option<String> {
     let (server, ask, outcome) = stalled();
     let notes = ask.notes.lock().unwrap().clone();
@@ -62,7 +62,7 @@ fn stall() -> Option<String> {
     error
 }
 
-/// Delays the first byte by 200 to 300 ms, and the last by another 300 to 500 ms.
+/// Compares the phases of requests with the delays of the first and of the last byte.
 fn phases() -> Option<String> {
     let server = Server::start(ask::two_phases, None);
     let users = ExecutorConfig::ConstantVus {
@@ -81,7 +81,7 @@ fn phases() -> Option<String> {
     ))
 }
 
-/// Two workers split the arrivals; together they are one open loop.
+/// Compares the latencies of two workers, which split the arrivals of one open loop.
 fn two_workers() -> Option<String> {
     let server = Server::start(ask::one_phase, None);
     let ask = Arc::new(Ask::new(&server));

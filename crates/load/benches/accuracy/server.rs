@@ -16,15 +16,15 @@ pub(crate) struct Stall {
     pub(crate) length: Duration,
 }
 
-/// Delay of the first byte, and from there of the last one.
+/// Delay of the first byte, and delay from the first to the last byte.
 type Delays = fn(u64) -> (Duration, Duration);
 
 #[derive(Default)]
 struct Notes {
     first: Option<Instant>,
-    /// Number of the request, and when the write of its last byte began.
+    /// Number of the request, and the time just before the last byte of the response was written.
     answered: Vec<(u64, Instant)>,
-    /// Time from the request to the first byte, and from there to the last one.
+    /// Time from the request to the first byte, and time from the first to the last byte.
     phases: Vec<(Duration, Duration)>,
 }
 
@@ -65,7 +65,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Returns numbers of requests, and the times at which their responses were written.
+    /// Returns the number of each request, and the time just before the last byte of its response.
     pub(crate) fn answered(&self) -> Vec<(u64, Instant)> {
         self.notes.lock().unwrap().answered.clone()
     }
@@ -106,7 +106,7 @@ async fn connection(
             sleep_until((head_sent + rest).into()).await;
             last = end;
         }
-        // Noted before the last byte leaves: a client that has it finds the note.
+        // Write the note before the last byte: a client with the complete response finds the note.
         let sent = Instant::now();
         {
             let mut notes = notes.lock().unwrap();

@@ -18,7 +18,7 @@ use crate::executor::ArrivalRateOptions;
 use crate::executor::schedule::Schedule;
 use crate::timer::Timer;
 
-/// Limit of waiting arrivals, which take 24 MB. Beyond this limit, the oldest arrivals are dropped
+/// Limit of waiting arrivals, which take 24 MiB. Beyond this limit, the oldest arrivals are dropped
 /// regardless of `maxStartDelay`.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -35,7 +35,7 @@ pub(crate) struct ArrivalRateExecutor {
 struct Queue {
     begin: Instant,
     schedule: Schedule,
-    /// Next arrival that is not due yet.
+    /// Number of the next arrival that is not yet due.
     next: u64,
     next_due: Option<Instant>,
     /// Due arrivals that have not started, in order.
@@ -137,7 +137,7 @@ impl ArrivalRateExecutor {
             tokio::select! {
                 biased;
                 slept = timer.until(wake) => slept?,
-                // The sender is part of our own state, so it cannot be dropped.
+                // The state of this executor owns the sender, so the channel stays open.
                 _ = adjustments.changed() => adjusted = true,
             }
         }
@@ -188,7 +188,7 @@ impl ArrivalRateExecutor {
         }
     }
 
-    /// Returns a user and an arrival for this user, if both are available.
+    /// Takes an arrival and a user for it, creating a user if necessary and allowed.
     fn start_one(&self, queue: &mut Queue) -> Option<(ActiveVu, Arrival)> {
         if queue.closed || queue.waiting.is_empty() {
             return None;
@@ -275,7 +275,7 @@ impl Queue {
         match self.next_due {
             Some(due) => due.min(self.end()),
             None if self.waiting.is_empty() => self.end(),
-            // Users take waiting arrivals when they become free; check again soon.
+            // A user that becomes free takes a waiting arrival; check again soon.
             None => (now + Duration::from_millis(50)).min(self.end()),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Collector {
     before: Vec<Counts>,
     /// Number of failed checks so far, by scenario.
     failed_checks: Vec<u64>,
-    /// Scenario of each tag set.
+    /// Index of the scenario of each tag set.
     owners: Vec<Option<usize>>,
 }
 
@@ -108,7 +108,7 @@ impl Collector {
         self.snapshot(now, &intervals)
     }
 
-    /// Returns the scenario of a tag set.
+    /// Returns the index of the scenario of a tag set.
     fn owner(&mut self, tags: Tags) -> Option<usize> {
         let index = tags.0 as usize;
         while self.owners.len() <= index {
@@ -152,7 +152,7 @@ impl Collector {
             .last
             .saturating_duration_since(self.begin)
             .as_secs_f64();
-        // A rate that begins or ends within the interval counts where most of it is.
+        // Use the rate in the middle, because a rate may begin or end within the interval.
         let middle = self.last + now.saturating_duration_since(self.last) / 2;
         self.last = now;
         let mut point = Point {
@@ -332,7 +332,7 @@ impl Interval {
     }
 }
 
-/// Returns the planned duration of the arrivals.
+/// Returns the time from the start of the run to the planned end of the last scenario.
 pub(crate) fn planned(scenarios: &[Arc<ScenarioState>]) -> Duration {
     let ends = scenarios.iter().map(|state| {
         state

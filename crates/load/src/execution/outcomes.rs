@@ -28,7 +28,10 @@ impl Execution {
         broken: Option<String>,
     ) -> Outcome {
         let Some(mut collector) = collected else {
-            return self.refused(Verdict::Configuration, "the collector has failed".into());
+            return self.refused(
+                Verdict::Configuration,
+                "the sample collector panicked".into(),
+            );
         };
         collector.phase = Phase::Over;
         let snapshot = collector.collect(Instant::now());

@@ -101,7 +101,7 @@ impl ScenarioState {
         });
     }
 
-    /// Sets the factor of the plan's load to the result of `factor` for the current factor.
+    /// Replaces the current factor `f` of the plan's load by `factor(f)`.
     pub(crate) fn scale(&self, factor: impl FnOnce(f64) -> f64) {
         let elapsed = self.elapsed(Instant::now());
         self.adjustments.send_modify(|adjustments| {
@@ -122,7 +122,7 @@ impl ScenarioState {
         }
     }
 
-    /// Returns the target iterations per second or users at a time.
+    /// Returns the target at time `at`: iterations per second, or users.
     pub(crate) fn offers(&self, at: Instant) -> f64 {
         let adjustments = self.adjustments.borrow();
         match self.begin.get() {
@@ -183,7 +183,7 @@ pub struct Control {
     pub adjustable: Adjustable,
     /// Current target: iterations per second, or users.
     pub asked: f64,
-    /// Factor for the value in the plan.
+    /// Factor by which the plan's value is multiplied; 1 without changes.
     pub factor: f64,
 }
 

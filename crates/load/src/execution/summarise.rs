@@ -129,8 +129,8 @@ fn lateness(summary: &Summary) -> Option<Note> {
         return None;
     }
     lines.push(
-        "durations count from when iterations were due, and include this; fewer processes beside \
-         it, more threads or a second machine help"
+        "durations count from the due time of iterations, and include this delay: stop other \
+        processes on this machine, or use more threads or a second machine"
             .into(),
     );
     Some(Note {

@@ -1,4 +1,4 @@
-//! An active user, and the counts about it.
+//! An active user, and the counts of its iterations.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ pub(crate) struct ActiveVu {
     state: Arc<ScenarioState>,
     user: Box<dyn VirtualUser>,
     iteration: Iteration,
-    /// Start of its idle time; `None` before its first iteration.
+    /// Start of the user's idle time; `None` before the first iteration.
     idle_since: Option<Instant>,
 }
 
@@ -28,11 +28,12 @@ impl ActiveVu {
         }
     }
 
-    /// Executes one iteration, due at `due` or, in a closed loop, now. Returns its end.
+    /// Executes one iteration, and returns the time at its end. In a closed loop, `due` is `None`:
+    /// the iteration is due now.
     pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
         let started = Instant::now();
-        // The load generator is late only after the iteration is due and a user is free. Waiting
-        // for a user before that is caused by the target's slowness.
+        // The load generator causes the delay only after the iteration is due and a user is free.
+        // An earlier delay has another cause: the target is so slow that all users are busy.
         let delay = due.map(|due| {
             let could = self.idle_since.map_or(due, |since| since.max(due));
             started.saturating_duration_since(could)
@@ -70,7 +71,7 @@ impl Drop for ActiveVu {
     }
 }
 
-/// An iteration in progress. Dropping it early records that it was cut off.
+/// An iteration in progress. Dropping the value early records that the iteration was cut off.
 struct Attempt<'a> {
     state: &'a ScenarioState,
     user: &'a mut dyn VirtualUser,
@@ -100,8 +101,8 @@ impl Drop for Attempt<'_> {
         }
         let failure = self.failure(now, waited, panicked);
         self.iteration.fail(failure);
-        // The iteration would have taken at least this long. Omitting it would hide that the target
-        // stopped responding.
+        // The iteration would have taken at least this long. Omitting the iteration would hide that
+        // the target stopped responding.
         self.iteration.end(now);
     }
 }

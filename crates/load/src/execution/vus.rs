@@ -21,7 +21,7 @@ pub(crate) struct VusExecutor {
     recorder: Recorder,
     worker: u64,
     workers: u64,
-    /// Users with a lower place than this continue.
+    /// Number of wanted users on all workers. A user whose place is lower continues.
     wanted: AtomicU64,
     /// The places that a user has taken.
     places: Mutex<Vec<bool>>,
@@ -131,7 +131,7 @@ impl VusExecutor {
     }
 }
 
-/// Frees a user's place when it ends or panics.
+/// Frees a user's place when the user ends or panics.
 struct FreePlace<'a> {
     executor: &'a VusExecutor,
     place: u64,

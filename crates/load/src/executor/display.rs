@@ -39,7 +39,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Formats a number with a readable number of digits.
+/// Formats a number with at most two decimals, or four if it is below 1.
 fn amount(count: f64) -> String {
     let digits = if count < 1.0 { 4 } else { 2 };
     let text = format!("{count:.digits$}");

@@ -58,7 +58,7 @@ impl Ramp {
         self.0.last().map_or(0.0, |piece| piece.end)
     }
 
-    /// Returns the value at a time.
+    /// Returns the value at a time; zero outside the pieces.
     pub(crate) fn at(&self, seconds: f64) -> f64 {
         let piece = self
             .0

@@ -47,7 +47,7 @@ impl Schedule {
         self.ramp.reaches(area).map(Duration::from_secs_f64)
     }
 
-    /// Returns the number of arrivals that are due before a time.
+    /// Returns the number of arrivals that are due before `time`.
     #[cfg(test)]
     pub(crate) fn asked_until(&self, time: Duration) -> u64 {
         let asked = self.area(time.as_secs_f64());
@@ -62,12 +62,11 @@ impl Schedule {
         (whole as u64).min(self.goal.unwrap_or(u64::MAX))
     }
 
-    /// Returns the arrivals per second at a time.
+    /// Returns the arrivals per second, or users, at `time`.
     pub(crate) fn rate(&self, time: Duration) -> f64 {
         self.ramp.at(time.as_secs_f64()) * self.factor
     }
 
-    /// Returns the factor of the plan's rate.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }

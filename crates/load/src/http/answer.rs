@@ -12,7 +12,7 @@ use httparse::{ParserConfig, Status};
 use super::{Headers, kind};
 use crate::Failure;
 
-/// Limit of the bytes of a head, and of the trailers.
+/// Limit of the bytes of a head, and of each trailer line.
 const MAX_HEAD: usize = 32 << 10;
 /// Limit of header lines.
 const MAX_HEADERS: usize = 96;
@@ -20,7 +20,8 @@ const MAX_HEADERS: usize = 96;
 const MAX_CHUNK_LINE: usize = 256;
 /// Limit of interim responses (1xx) before the final response.
 const MAX_INTERIM: u32 = 16;
-/// Bytes reserved for a body whose length is announced.
+/// Limit of the bytes that are reserved in advance for a body, and that one read of a long body
+/// requests.
 const RESERVE: usize = 256 << 10;
 /// Minimum of a body that is read into its buffer without another copy, in bytes.
 const DIRECT: u64 = 32 << 10;
@@ -189,7 +190,7 @@ impl Answer {
                 input.advance(taken);
                 return match self.partial.len() {
                     0..=MAX_HEAD => Ok(None),
-                    _ => Err(protocol("its head is too long")),
+                    _ => Err(protocol("its head is longer than 32 KiB")),
                 };
             };
             input.advance(length.saturating_sub(before));
@@ -201,13 +202,13 @@ impl Answer {
         self.interim += 1;
         match self.interim {
             0..=MAX_INTERIM => Ok(Some(Progress::Interim)),
-            _ => Err(protocol("too many interim responses")),
+            _ => Err(protocol("it has more than 16 interim responses")),
         }
     }
 
     fn set_aside(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if input.len() > MAX_HEAD {
-            return Err(protocol("its head is too long"));
+            return Err(protocol("its head is longer than 32 KiB"));
         }
         self.partial.extend_from_slice(input);
         input.advance(input.len());
@@ -230,7 +231,9 @@ impl Answer {
         };
         let status = head.code.unwrap_or_default();
         if !(100..=599).contains(&status) {
-            return Err(protocol(format!("its status is {status}")));
+            return Err(protocol(format!(
+                "its status is {status}, expected 100 to 599"
+            )));
         }
         if status == 101 {
             return Err(protocol(
@@ -272,7 +275,7 @@ impl Answer {
         }
     }
 
-    /// Consumes up to `most` bytes of the body. Returns how many of them are missing.
+    /// Consumes up to `most` bytes of the body. Returns the number of bytes that are still missing.
     fn take(&mut self, input: &mut &[u8], most: u64) -> Result<u64, Failure> {
         let taken = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
         if taken > self.max_body - self.body.len() {
@@ -375,7 +378,7 @@ impl Framing {
             keep: head.version == Some(1),
         };
         for header in head.headers.iter() {
-            // The three lengths distinguish most headers.
+            // Most headers are skipped by the length of their names.
             match header.name.len() {
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
                     framing.content_length(header.value)?;
@@ -383,7 +386,9 @@ impl Framing {
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
                     if framing.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
                         let value = header.value.escape_ascii();
-                        return Err(protocol(format!("transfer-encoding `{value}`")));
+                        return Err(protocol(format!(
+                            "its transfer-encoding is `{value}`, not `chunked`"
+                        )));
                     }
                     framing.chunked = true;
                 }
@@ -399,7 +404,7 @@ impl Framing {
                 length: Some(_),
                 chunked: true,
                 ..
-            } => Err(protocol("both content-length and transfer-encoding")),
+            } => Err(protocol("it has both content-length and transfer-encoding")),
             _ => Ok(framing),
         }
     }
@@ -410,10 +415,12 @@ impl Framing {
         });
         let Some(length) = number.and_then(|text| text.parse().ok()) else {
             let value = value.escape_ascii();
-            return Err(protocol(format!("content-length `{value}`")));
+            return Err(protocol(format!(
+                "its content-length `{value}` is not a number"
+            )));
         };
         match self.length.replace(length) {
-            Some(other) if other != length => Err(protocol("two different content-length")),
+            Some(other) if other != length => Err(protocol("its content-length has two values")),
             _ => Ok(()),
         }
     }
@@ -445,7 +452,7 @@ fn malformed(error: httparse::Error, bytes: &[u8]) -> Failure {
         Error::HeaderName => "a header's name is malformed",
         Error::HeaderValue => "a header's value is malformed",
         Error::Status => "its status is malformed",
-        Error::TooManyHeaders => "it has too many headers",
+        Error::TooManyHeaders => "it has more than 96 headers",
         Error::Version => "it does not begin with HTTP/1.1",
         Error::NewLine | Error::Token => "its head is malformed",
     };

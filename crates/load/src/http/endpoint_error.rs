@@ -16,7 +16,7 @@ pub enum EndpointError {
     /// Certificates or keys cannot be used.
     #[error("{0}")]
     Trust(String),
-    /// The TLS settings are not possible.
+    /// A name in the TLS settings is unknown, or the settings contradict each other.
     #[error("{0}")]
     Tls(String),
     /// The environment names a proxy for the host.

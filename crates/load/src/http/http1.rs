@@ -113,7 +113,9 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
         return wrong(format!("the path `{path}` must begin with a slash"));
     }
     if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return wrong(format!("there is a space in the path `{path}`"));
+        return wrong(format!(
+            "the path `{path}` has a space or a control character"
+        ));
     }
     for (name, value) in request.headers {
         let odd = |byte: u8| matches!(byte, b'\r' | b'\n' | 0);
@@ -121,7 +123,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
             return wrong(format!("`{name}` is not the name of a header"));
         }
         if value.bytes().any(odd) {
-            return wrong(format!("there is a line break in the header `{name}`"));
+            return wrong(format!("the header `{name}` has a line break or NUL"));
         }
     }
     Ok(())

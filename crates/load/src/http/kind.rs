@@ -1,10 +1,10 @@
-//! Kinds of failures of requests. Their names are stable and counted.
+//! Kinds of failures of requests. Reports count failures by these stable names.
 
-/// The host has no address. Only at the start, because addresses are resolved once.
+/// The host has no address. Reported only at the start, because addresses are resolved once.
 pub const DNS: &str = "dns";
 /// No server listens at the address.
 pub const CONNECT_REFUSED: &str = "connect_refused";
-/// There was no connection or no TLS handshake within the time limit.
+/// The connection, the tunnel or the TLS handshake was not complete within the time limit.
 pub const CONNECT_TIMEOUT: &str = "connect_timeout";
 /// The connection failed for another reason: no route, no free local port or file descriptor.
 pub const CONNECT: &str = "connect";

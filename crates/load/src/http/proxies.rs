@@ -1,5 +1,6 @@
-//! Proxies of the environment. Load tests do not use them, and refuse to run instead of measuring a
-//! proxy by accident.
+//! Proxies of the environment. Load tests do not use these proxies. A load test refuses to run if
+//! the environment names a proxy for its target, because other clients would use this
+//! proxy.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ pub(super) fn named(
     let names: &[&'static str] = if secure {
         &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
     } else {
-        // Like curl, which checks `http_proxy` first: `HTTP_PROXY` may be a header of a CGI script.
+        // curl ignores `HTTP_PROXY`, which a CGI request can set; other clients use it.
         &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"]
     };
     let name = names.iter().copied().find(|name| given(name))?;

@@ -18,7 +18,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Creates a request without headers and body.
+    /// Creates a request without headers or a body.
     pub fn new(method: &'a Method, path_and_query: &'a str) -> Self {
         Self {
             method,

@@ -3,8 +3,8 @@ use bytes::Bytes;
 use super::Handshake;
 use crate::Exchange;
 
-/// A response, which always exists: `exchange.outcome` states whether it is complete, and otherwise
-/// the failure.
+/// Result of a request: `exchange.outcome` states whether the response is complete, and otherwise
+/// has the failure.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// Timings and sizes of the request.
@@ -25,7 +25,7 @@ impl Response {
         self.exchange.outcome.is_ok() && statuses.contains(&self.status)
     }
 
-    /// Returns the beginning of the body as text, for messages.
+    /// Returns the first 200 bytes of the body as text, for messages.
     pub fn excerpt(&self) -> String {
         let most = self.body.len().min(200);
         String::from_utf8_lossy(&self.body[..most])

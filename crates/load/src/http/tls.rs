@@ -80,7 +80,7 @@ fn provider(options: &TlsOptions) -> Result<CryptoProvider, EndpointError> {
     Ok(provider)
 }
 
-/// Returns IANA's name, which has no version for TLS 1.3's suites.
+/// Returns IANA's name: `TLS_` instead of rustls's `TLS13_` for the suites of TLS 1.3.
 pub(super) fn iana(name: Option<&'static str>) -> String {
     name.unwrap_or("unknown").replacen("TLS13_", "TLS_", 1)
 }
@@ -100,7 +100,7 @@ fn choose<T: Copy>(
             EndpointError::Tls(match nearest(name, &names) {
                 Some(near) => format!("`{name}` is not a known {what}; did you mean `{near}`?"),
                 None => format!(
-                    "`{name}` is not a known {what}; there are {}",
+                    "`{name}` is not a known {what}; expected one of {}",
                     names.join(", ")
                 ),
             })

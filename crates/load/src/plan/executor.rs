@@ -1,4 +1,4 @@
-//! Executor of a scenario with its keys, which are k6's.
+//! Parser of the executor of a scenario. Its keys have k6's names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -48,11 +48,11 @@ const OPEN: &[&str] = &[
 const FOREIGN: &[(&str, &str)] = &[
     (
         "shared-iterations",
-        "is not here: write `constant-vus` with `iterations`",
+        "is not supported: write `constant-vus` with `iterations`",
     ),
     (
         "per-vu-iterations",
-        "is not here: write `constant-vus` with `iterations`",
+        "is not supported: write `constant-vus` with `iterations`",
     ),
     (
         "externally-controlled",
@@ -89,7 +89,7 @@ enum UnknownExecutor {
     Foreign(&'static str),
     #[error("is not a known executor; did you mean `{0}`?")]
     Near(&'static str),
-    #[error("is not a known executor; there are {}", EXECUTORS.join(", "))]
+    #[error("is not a known executor; expected one of {}", EXECUTORS.join(", "))]
     Far,
 }
 
@@ -193,7 +193,7 @@ fn options(reader: &mut Reader<'_, '_>) -> ArrivalRateOptions {
     }
     if let Some(users) = reader.parse("maxVUs", &users) {
         if users.value < options.pre_allocated_vus.max(1) {
-            let message = "is less than one, or than `preAllocatedVUs`";
+            let message = "must be at least 1, and at least `preAllocatedVUs`";
             reader.problem(users.line, "maxVUs", message);
         }
         options.max_vus = users.value;
@@ -284,7 +284,7 @@ fn in_unit(
 }
 
 /// Parses the list `stages`. At least one stage must take time. Targets are rates in this unit;
-/// without a unit, they are numbers of users.
+/// without a unit, targets are numbers of users.
 fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Stage>> {
     let Some(node) = reader.node("stages") else {
         let example = "[{ duration: 30s, target: 500 }]";
@@ -305,7 +305,11 @@ fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Sta
     let stages: Vec<_> = items.iter().enumerate().map(read).collect();
     let stages = stages.into_iter().collect::<Option<Vec<Stage>>>()?;
     if stages.iter().all(|stage| stage.duration.is_zero()) {
-        reader.problem(Some(node.line), "stages", "take no time at all");
+        reader.problem(
+            Some(node.line),
+            "stages",
+            "must last longer than zero in total",
+        );
         return None;
     }
     Some(stages)

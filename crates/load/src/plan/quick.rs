@@ -12,10 +12,9 @@ const LEAST: f64 = 10.0;
 const GRACEFUL_STOP: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Shortens the plan to `length`: starts, durations and stages in proportion, and so minimum
-    /// counts in thresholds. Rates stay the same, unless a scenario would have too few iterations
-    /// for figures. Returns a line for each raised rate. A plan that is short enough is not
-    /// changed.
+    /// Shortens the plan to `length`. Starts, durations, stages and minimum counts in thresholds
+    /// shrink in proportion. Rates stay the same, unless a scenario would have fewer than ten
+    /// iterations. Returns a line for each raised rate. A plan that is short enough is not changed.
     pub fn quicken(&mut self, length: Duration) -> Vec<String> {
         let ends = self.scenarios.iter().map(PlannedScenario::end);
         let whole = ends.max().unwrap_or_default();
@@ -43,13 +42,13 @@ impl PlannedScenario {
         self.graceful_stop = self.graceful_stop.min(GRACEFUL_STOP);
         let raised = shorten(&mut self.executor, factor)?;
         Some(format!(
-            "scenario {}: raised to {raised}, for {LEAST} iterations in this short time",
+            "scenario {}: raised to {raised}, to reach {LEAST} iterations in the shortened time",
             self.name
         ))
     }
 }
 
-/// Shortens the executor. Returns the new arrivals if they were raised.
+/// Shortens the executor. Returns a description of the new executor if its rate was raised.
 fn shorten(executor: &mut ExecutorConfig, factor: f64) -> Option<String> {
     match executor {
         ExecutorConfig::ConstantArrivalRate {

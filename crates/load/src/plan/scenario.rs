@@ -41,13 +41,13 @@ const FOREIGN: &[(&str, &str)] = &[
 pub struct PlannedScenario {
     /// Name in the plan, which is also its tag `scenario`.
     pub name: String,
-    /// Name of its kind.
+    /// Name of the scenario's kind, for example `ct-write`.
     pub kind: String,
     /// Executor of the iterations.
     pub executor: ExecutorConfig,
     /// Time from the start of the run to the start of the scenario.
     pub start: Duration,
-    /// Time for iterations to finish after its end.
+    /// Time for iterations to finish after the end of the scenario.
     pub graceful_stop: Duration,
     /// Tags of all samples.
     pub tags: Vec<(String, String)>,
@@ -69,7 +69,7 @@ impl PlannedScenario {
         }
     }
 
-    /// Builds the scenario.
+    /// Builds the scenario with `seed` for its random choices.
     ///
     /// # Errors
     /// If the options of the scenario contradict each other.
@@ -170,7 +170,10 @@ fn kind<'k>(reader: &mut Reader<'_, '_>, kinds: &'k [Kind]) -> Option<&'k Kind> 
         let found = kinds.iter().find(|kind| kind.name == text);
         found.ok_or_else(|| match nearest(text, &names) {
             Some(near) => format!("is not a known scenario; did you mean `{near}`?"),
-            None => format!("is not a known scenario; there are {}", names.join(", ")),
+            None => format!(
+                "is not a known scenario; expected one of {}",
+                names.join(", ")
+            ),
         })
     });
     let example = names.first().copied().unwrap_or("…");

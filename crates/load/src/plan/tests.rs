@@ -290,8 +290,8 @@ fn keys_of_another_executor_and_of_k6_are_explained() {
     problems(
         &with("executor: shared-iterations"),
         &[
-            "p:5: scenarios.w.executor: `shared-iterations` is not here: write `constant-vus` with \
-           `iterations`",
+            "p:5: scenarios.w.executor: `shared-iterations` is not supported: write \
+             `constant-vus` with `iterations`",
         ],
     );
 }
@@ -318,7 +318,10 @@ fn thresholds_name_scenarios_that_exist() {
     let fine = with("executor: constant-vus\nduration: 1s");
     problems(
         &format!("{fine}thresholds:\n  http_reqs{{scenario:wirte}}: count>1\n"),
-        &["p:8: thresholds.http_reqs{scenario:wirte}: there is no scenario `wirte`; there are w"],
+        &[
+            "p:8: thresholds.http_reqs{scenario:wirte}: there is no scenario `wirte`; expected \
+             one of w",
+        ],
     );
     let (plan, said) = read(&format!("{fine}thresholds:\n  ct_accepted: rate>0.9\n"));
     assert!(plan.is_some(), "{said:?}");

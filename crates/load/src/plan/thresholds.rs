@@ -45,8 +45,8 @@ pub(super) fn read(
     Thresholds(thresholds)
 }
 
-/// Refuses thresholds on scenarios and metrics that do not exist, because they would have no
-/// samples.
+/// Refuses thresholds on scenarios and metrics that do not exist, because these thresholds would
+/// have no samples.
 fn check(
     entry: &Entry,
     thresholds: &[Threshold],
@@ -63,7 +63,7 @@ fn check(
         if !own.is_empty() && own.iter().all(|(known, _)| known != name) {
             let names: Vec<&str> = own.iter().map(|(known, _)| *known).collect();
             let message = format!(
-                "there is no scenario `{name}`; there are {}",
+                "there is no scenario `{name}`; expected one of {}",
                 names.join(", ")
             );
             return report.problem(Some(entry.line), &path, message);

@@ -29,20 +29,20 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// A figure of both runs.
+/// One figure in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Name of the scenario; empty for the whole run.
     pub scenario: String,
     /// Name of the figure, for example `http_req_duration p(95)`.
     pub figure: String,
-    /// Value of the earlier run.
+    /// Value of the earlier run; `None` without samples.
     pub old: Option<f64>,
-    /// Value of this run.
+    /// Value of this run; `None` without samples.
     pub new: Option<f64>,
     /// Unit of the values.
     pub unit: Unit,
-    /// Ratio `new / old`.
+    /// Ratio `new / old`, if both values exist.
     pub ratio: Option<f64>,
     /// Outcome of the comparison.
     pub outcome: Outcome,
@@ -184,7 +184,7 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
         .map(|(name, _)| name.clone())
         .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
-        // The start delay is about this machine, not about the target.
+        // The load generator causes the start delay, not the target.
         .filter(|name| name != "iteration_start_delay")
         .collect()
 }
@@ -239,7 +239,7 @@ fn judge(
 }
 
 impl fmt::Display for Comparison {
-    /// Formats the table, and a sentence.
+    /// Formats the rows as a table, and the result as a sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  █ AGAINST THE BASELINE\n\n")?;
         let wide = self

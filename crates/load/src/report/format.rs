@@ -76,7 +76,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Formats a share as a percentage that is 100 % or 0 % only if the share is exact.
+/// Formats a share as a percentage. Rounding never results in 0 % or 100 %: these values are exact.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 || part == 0 {
         return "0.00%".to_owned();
@@ -123,8 +123,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Replaces control characters in the text of a server or a plan, because they could move the
-/// cursor or change colours of the terminal.
+/// Replaces control characters in the text of a server or a plan. In a terminal, these characters
+/// could move the cursor or change colours.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {

@@ -87,7 +87,8 @@ pub fn html(summary: &Summary) -> String {
         version: summary.environment.version.clone(),
         data: embedded(&data),
     };
-    // Writing to a string fails only if a template returns an error, and ours do not.
+    // Writing to a string fails only if a template returns an error, which this template never
+    // does.
     page.render().unwrap_or_default()
 }
 

@@ -7,7 +7,7 @@ use super::statistics::{Statistics, count, per, share};
 use crate::summary::{Series, Summary};
 use crate::{Histogram, Metric};
 
-/// Tags of cells: a series with all of them is a cell.
+/// Tags of a cell: a series with all three tags is a cell.
 const AXES: [&str; 3] = ["op", "size", "concurrency"];
 /// Metric with the seconds of a cell; without it, the scenario's duration counts.
 const CELL_SECONDS: &str = "cell_seconds";
@@ -52,7 +52,7 @@ struct Sums {
     latency: Histogram,
 }
 
-/// Returns the matrix of a run with at least two cells.
+/// Returns the matrix of a run; `None` if the run has fewer than two cells.
 pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     let mut sums = BTreeMap::<(Row, Column), Sums>::new();
     for series in &summary.series {

@@ -33,7 +33,7 @@ impl Statistics {
         }
     }
 
-    /// Returns `None` for a metric that is not a trend, and for an empty trend.
+    /// Returns the figures of a trend; `None` for an empty trend or another metric.
     pub(crate) fn of_metric(metric: Option<&Metric>) -> Option<Self> {
         let histogram = metric?.trend()?;
         (!histogram.is_empty()).then(|| Statistics::of(histogram))
@@ -53,7 +53,7 @@ impl Statistics {
     }
 }
 
-/// Returns the value of a counter.
+/// Returns the value of a counter; 0 for other metrics.
 pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     match metric {
         Some(Metric::Counter { count }) => *count,
@@ -61,7 +61,7 @@ pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     }
 }
 
-/// Returns the true values of a rate, and of all values.
+/// Returns the number of true values of a rate, and of all values.
 pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
     match metric {
         Some(Metric::Rate { good, total }) => (*good, *total),

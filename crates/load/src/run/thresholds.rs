@@ -24,8 +24,9 @@ pub(super) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> V
     all
 }
 
-/// Returns the built-in thresholds: enough of the planned iterations have started, and all started
-/// iterations have finished. A scenario without a finished iteration has no samples, and fails.
+/// Returns the built-in thresholds: enough of the planned iterations have started (with an arrival
+/// rate), and 99 % of the started iterations have finished. A scenario without a finished iteration
+/// has no samples, and fails.
 fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item = Threshold> {
     let achieved = planned.executor.arrival_rate().and_then(|options| {
         let least = options.min_achieved;

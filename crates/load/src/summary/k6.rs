@@ -98,7 +98,7 @@ impl Summary {
     }
 }
 
-/// Splits `metric{tag:value,…}`.
+/// Splits `metric{tag:value,…}` into the name of the metric and its tags.
 fn parts(key: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, tags)) = key.split_once('{') else {
         return (key, Vec::new());

@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// There are no summaries.
-    #[error("there is no summary to merge")]
+    #[error("there are no summaries to merge")]
     Nothing,
     /// A metric is a trend in one summary and a counter in another.
     #[error("metric \"{metric}\" is a {mine} in one summary and a {theirs} in another")]

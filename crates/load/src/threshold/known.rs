@@ -117,7 +117,7 @@ mod tests {
         );
         assert_eq!(
             said("ct_cache_hits: count<5ms", scenarios),
-            "only durations have a unit"
+            "only durations have a unit: write the number alone"
         );
     }
 

@@ -32,10 +32,10 @@ pub enum ThresholdProblem {
         known: String,
     },
     /// The bound has a unit, but is not a duration.
-    #[error("only durations have a unit")]
+    #[error("only durations have a unit: write the number alone")]
     Unit,
     /// A `}` is missing.
-    #[error("the {{ of its tags is not closed")]
+    #[error("the {{ before the tags is not closed: add }}")]
     NotClosed,
     /// The braces are empty.
     #[error("there are no tags between {{ and }}")]
@@ -44,7 +44,7 @@ pub enum ThresholdProblem {
     #[error("\"{0}\" is not the name of a metric")]
     Metric(String),
     /// A tag has no colon.
-    #[error("\"{0}\" is not a tag, which is written name:value")]
+    #[error("\"{0}\" is not a tag; expected name:value")]
     Tag(String),
     /// The expression has no operator.
     #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]

@@ -86,7 +86,7 @@ fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize
     let highest = (0..BUCKETS).rev().find(used).unwrap_or(BUCKETS - 1);
     let height = height.min(BUCKETS);
     let shown = (highest - lowest + 1).max(height);
-    // Room to spare goes above: latency grows more often than it shrinks.
+    // Unused lines go above the used buckets, because latency grows more often than it shrinks.
     let first = lowest.min(BUCKETS - shown);
     let edge = |row: usize| first + row * shown / height;
     (0..height).map(|row| edge(row)..edge(row + 1)).collect()

@@ -14,18 +14,19 @@ pub enum Action {
     Help,
     /// Closes the window above the view, if there is one.
     Close,
-    /// Stops and lets running iterations finish; the second time, cuts them off.
+    /// Stops the run. Running iterations may finish; a second stop cuts off these iterations.
     Stop,
 }
 
 /// Scenarios that a key changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The chosen scenario. Otherwise all reading scenarios, or all scenarios if none reads.
+    /// The chosen scenario. If none is chosen, the scenarios that do not write, or all scenarios if
+    /// all of them write.
     Reads,
-    /// The scenarios that write, otherwise all scenarios.
+    /// All scenarios that write, or all scenarios if none writes. The choice has no effect.
     Writes,
-    /// Users of the chosen scenario, otherwise of all scenarios.
+    /// Users of the chosen scenario, or of all scenarios if none is chosen.
     Vus,
 }
 
@@ -45,9 +46,9 @@ pub const HELP: [(&str, &str); 8] = [
     ("w W", "more, fewer users"),
     ("↑ ↓", "choose a scenario"),
     ("q", "stop gracefully; again: at once"),
-    ("^C", "the same"),
-    ("?", "these keys"),
-    ("Esc", "closes this"),
+    ("^C", "same as q"),
+    ("?", "show or hide this list"),
+    ("Esc", "hide this list"),
 ];
 
 /// Returns the action of `key`, or `None` for other keys.

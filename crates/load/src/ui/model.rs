@@ -11,7 +11,7 @@ use crate::executor::Adjustable;
 use crate::report::format;
 use crate::snapshot::ScenarioRow;
 
-/// Seconds of history: more than any terminal is wide.
+/// Seconds of history: more columns than any terminal has.
 const KEPT: usize = 600;
 /// Number of seconds during which the effect of a key is shown.
 const SAID: u32 = 5;
@@ -124,7 +124,7 @@ impl Model {
         wheel.stop();
         self.stops += 1;
         self.message = match self.stops {
-            1 => "stopping: running iterations may end; again to cut them off".to_owned(),
+            1 => "stopping: running iterations may end; press again to cut them off".to_owned(),
             _ => "stopping at once".to_owned(),
         };
     }

@@ -49,8 +49,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
 /// The most lines that the heat strip fills: a title, and a line for each bucket.
 const HEAT: u16 = BUCKETS as u16 + 1;
 
-/// Lines for each part. The heat strip takes the lines that it needs of the remaining lines, which
-/// are at least a third. The bars of the throughput take the rest.
+/// Heights of the parts in lines. The heat strip takes the lines that the other parts leave, up to
+/// [`HEAT`] lines. The bars of the throughput take all further lines.
 struct Heights {
     table: u16,
     throughput: u16,

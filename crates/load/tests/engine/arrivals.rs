@@ -56,7 +56,7 @@ fn a_stall_is_seen_in_full() {
         200 => STALL,
         _ => Duration::ZERO,
     });
-    // One user must do: arrivals during the stall cannot even begin.
+    // With a single user, arrivals during the stall cannot begin.
     let options = ArrivalRateOptions {
         max_vus: 1,
         max_start_delay: Duration::MAX,

@@ -42,7 +42,7 @@ fn what_cannot_be_prepared_does_not_begin() {
             (verdict, code)
         );
         assert_eq!(outcome.error, Some(expected));
-        // With several scenarios, the error names one.
+        // With several scenarios, the error names the scenario that failed.
         let refusing = || Arc::new(Refusing(PrepareError::Configuration("no".into())));
         let planned = |name| ScenarioConfig::new(name, constant(1.0, millis(100)), refusing());
         let outcome = run(vec![planned("a"), planned("b")], &[]).start().wait();
@@ -88,7 +88,7 @@ fn nothing_to_run_is_a_mistake() {
     let outcome = run(vec![twice(), twice()], &[]).start().wait();
     assert_eq!(
         outcome.error.as_deref(),
-        Some("there are two scenarios \"s\"")
+        Some("two scenarios have the name \"s\": rename one of them")
     );
     let endless = one(
         constant(f64::INFINITY, millis(100)),

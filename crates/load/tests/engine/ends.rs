@@ -114,7 +114,8 @@ impl VirtualUser for Patient {
     }
 }
 
-/// Runs ten iterations. Returns the verdict, the rate of finished ones, and the failed checks.
+/// Runs ten iterations. Returns the verdict, the numbers of finished and of all iterations, and the
+/// number of failed checks.
 fn patiently(patient: Patient, thresholds: &[(&str, &str)]) -> (Verdict, (u64, u64), u64) {
     let mut planned = ScenarioConfig::new("s", constant(50.0, millis(200)), Arc::new(patient));
     planned.graceful_stop = millis(100);

@@ -136,7 +136,7 @@ impl VirtualUser for CutUser {
 fn ends_without_close_notify_are_a_warning() {
     let outcome = one(constant(100.0, millis(100)), Arc::new(Cut));
     assert!(outcome.summary.errors.is_empty());
-    // No threshold judges it, and no built-in one is crossed.
+    // No threshold judges these ends, and no built-in threshold is crossed.
     assert_eq!(outcome.verdict, Verdict::Unjudged);
     let titles: Vec<&str> = outcome
         .summary
@@ -233,8 +233,8 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     let summary = outcome.summary;
     let text = serde_json::to_string(&summary).unwrap();
     let read: Summary = serde_json::from_str(&text).unwrap();
-    // Counts are compared below. The text of equal histograms can differ, because it contains their
-    // capacity, which depends on how they grew.
+    // Counts are compared below. The text of equal histograms can differ, because it contains the
+    // capacity of the histogram, which depends on the order of the recorded values.
     let series = |summary: &Summary| without_counts(serde_json::to_value(&summary.series).unwrap());
     assert_eq!(series(&read), series(&summary));
     assert_eq!(durations(&read), durations(&summary));

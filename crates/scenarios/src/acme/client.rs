@@ -22,7 +22,7 @@ use crate::retry_after::retry_after;
 #[derive(Debug)]
 pub(super) struct Failed;
 
-/// Number of consecutive refused nonces that is a failure.
+/// Number of nonces refused in a row after which the request has failed.
 const MOST_NONCES: u32 = 5;
 
 /// Kind of the failures by rate limits.
@@ -72,7 +72,7 @@ impl AcmeClient {
         let shared = self.shared.clone();
         let headers = shared.headers(None);
         let request = Request::new(&Method::HEAD, &at).headers(&headers);
-        // Status 204 is specified for GET, but some servers send it here, too.
+        // Status 204 is specified for GET, but some servers also send it for HEAD.
         let response = self
             .send(iteration, Step::NewNonce, &request, &[200, 204])
             .await?;
@@ -131,7 +131,7 @@ impl AcmeClient {
                 Answer::BadNonce => {
                     refused += 1;
                     iteration.count(self.tags(post.step), "acme_bad_nonce", 1);
-                    let words = format!("refused {refused} times in a row");
+                    let words = format!("the server refused {refused} nonces in a row");
                     (refused == MOST_NONCES).then(|| Failure::new("bad_nonce", words))
                 }
                 Answer::Limited(wait) => Some(self.limited(iteration, post.step, &response, wait)),
@@ -207,7 +207,7 @@ impl AcmeClient {
         self.shared.limits.close(step, wait);
         let header = response.headers.get("retry-after").unwrap_or("none");
         let words = format!(
-            "{} to {}, Retry-After: {header}",
+            "status {} for {}, Retry-After: {header}",
             response.status,
             step.name()
         );
@@ -305,7 +305,7 @@ impl<'a> Post<'a> {
 enum Answer {
     Right,
     BadNonce,
-    /// Rate limit, with the wait if the server states it.
+    /// Rate limit, with the wait from a valid `Retry-After`, if any.
     Limited(Option<Duration>),
     Wrong(Failure),
 }

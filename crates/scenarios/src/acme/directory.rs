@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use url::{Position, Url};
 
-/// Operations of a server with their URLs (RFC 8555, section 7.1.1). All URLs are checked.
+/// Operations of a server with their URLs (RFC 8555, section 7.1.1). All URLs are on this server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {

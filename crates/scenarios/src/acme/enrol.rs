@@ -39,7 +39,7 @@ pub(super) struct Enrolment<'a> {
     /// Key of the certificate.
     pub(super) key: &'a KeyPair,
     /// Sum of the waits before the polls that found an object finished. The server's share of these
-    /// waits is unknown, so they are excluded from all durations.
+    /// waits is unknown, so the waits are excluded from all durations.
     pub(super) idle: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Enrolment<'_> {
             .judge(iteration, step, "order", response, outcome)
     }
 
-    /// Proves one name (RFC 8555, section 7.5).
+    /// Proves control of one name (RFC 8555, section 7.5).
     async fn authorize(&mut self, iteration: &mut Iteration, url: &str) -> Result<(), Failed> {
         let authorization = self
             .authorization(iteration, Step::Authorization, url)
@@ -151,7 +151,7 @@ impl Enrolment<'_> {
                 OrderStatus::Valid => return Ok(wait),
                 status if status.is_open() && Instant::now() < deadline => wait = next,
                 status => {
-                    let words = format!("{} is {status:?}", now.reason());
+                    let words = format!("the authorisation is {status:?}: {}", now.reason());
                     return Err(fail(iteration, "challenge", words));
                 }
             }
@@ -201,7 +201,10 @@ impl Enrolment<'_> {
             (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
         }
         let Some(url) = now.certificate.filter(|_| now.status == OrderStatus::Valid) else {
-            let words = format!("the order is {:?}: {:?}", now.status, now.error);
+            let words = format!(
+                "the order is {:?}, its error is {:?}",
+                now.status, now.error
+            );
             return Err(fail(iteration, "order", words));
         };
         let tags = self.client.tags(Step::Finalize);

@@ -13,7 +13,7 @@ struct Nonces {
     unused: Vec<Arc<str>>,
     /// The last nonces that the server has issued, the oldest first.
     given: VecDeque<Arc<str>>,
-    /// The same nonces as a set, for look-ups.
+    /// The nonces of `given` as a set, for look-ups.
     known: HashSet<Arc<str>>,
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(nonces.note("a"), Err(NonceError::Reused("a".into())));
         (0..GIVEN).for_each(|n| assert!(nonces.note(&n.to_string()).is_ok()));
         assert_eq!(nonces.note("0"), Err(NonceError::Reused("0".into())));
-        // Older ones are forgotten.
+        // Older nonces are forgotten.
         assert!(nonces.note("a").is_ok());
         assert_eq!(nonces.0.lock().known.len(), GIVEN);
     }

@@ -63,7 +63,7 @@ pub(super) struct Challenge {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) url: String,
-    /// Some types have no token.
+    /// Token; empty for types of challenges without a token.
     #[serde(default)]
     pub(super) token: String,
     pub(super) error: Option<Value>,
@@ -104,7 +104,7 @@ pub(super) enum OrderError {
     #[error(transparent)]
     Location(#[from] UrlError),
     /// The order has nothing to prove, or cannot become valid.
-    #[error("a new order is {status:?}: {excerpt}")]
+    #[error("the new order is {status:?}: {excerpt}")]
     Status {
         status: OrderStatus,
         excerpt: String,
@@ -120,7 +120,7 @@ pub(super) enum RenewalInfoError {
     NoRetryAfter,
     #[error(transparent)]
     Document(#[from] DocumentError),
-    #[error("the suggested window ends before it begins")]
+    #[error("the suggested window must end after its start")]
     Window,
 }
 
@@ -149,7 +149,7 @@ impl RenewalInfo {
     }
 }
 
-/// Parses a body of this kind.
+/// Parses the body of a response. `kind` names the document in the error.
 ///
 /// # Errors
 /// If the body is not a valid document.

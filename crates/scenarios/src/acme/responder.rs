@@ -70,7 +70,7 @@ impl Responder {
         })
     }
 
-    /// Binds the listener.
+    /// Binds the listener before the load, so that an error ends the run at its start.
     pub(super) async fn listen(&self, address: SocketAddr) -> Result<(), PrepareError> {
         let listener = TcpListener::bind(address).await.map_err(|error| {
             PrepareError::Configuration(format!(
@@ -132,13 +132,13 @@ impl Responder {
         Ok(())
     }
 
-    /// Removes the response.
+    /// Removes the response to a challenge that the server has validated or refused.
     pub(super) fn forget(&self, name: &str, token: &str) {
         self.tokens.lock().remove(token);
         self.certificates.by_name.lock().remove(name);
     }
 
-    /// Responds to one request.
+    /// Responds to one HTTP request of an http-01 validation.
     async fn answer(&self, mut stream: TcpStream) {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {

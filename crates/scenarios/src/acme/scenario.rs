@@ -68,7 +68,7 @@ impl Scenario for Acme {
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         let shared = self.0.clone();
-        // `prepare` has set it.
+        // `prepare` has set the endpoint.
         let endpoint = shared
             .endpoint
             .get()

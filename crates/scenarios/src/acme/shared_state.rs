@@ -32,7 +32,7 @@ pub(super) struct SharedState {
     pub(super) responder: Arc<Responder>,
     /// The account, if all users share one.
     pub(super) account: OnceCell<Arc<Account>>,
-    /// The directory, if one request for it is enough.
+    /// The directory, which all users share if certificates are configured.
     pub(super) directory: OnceLock<Directory>,
     /// Renewal ids of the configured certificates.
     pub(super) ids: Vec<String>,
@@ -80,7 +80,7 @@ impl SharedState {
         self.ids.get(index as usize).cloned()
     }
 
-    /// Returns the headers of a request: the header of the request, then the configured headers.
+    /// Returns the headers of a request: first `own`, then the configured headers.
     pub(super) fn headers<'a>(
         &'a self,
         own: Option<(&'a str, &'a str)>,

@@ -27,7 +27,7 @@ pub enum Authorities {
 #[derive(Clone, Debug)]
 pub struct GivenAuthority {
     authority: Authority,
-    /// Key of the leaves.
+    /// Key of all leaves, if configured.
     leaf: Option<Arc<KeyPair>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct AuthorityFiles {
     pub(crate) certificate: PathBuf,
     /// Private key of the CA.
     pub(crate) key: PathBuf,
-    /// Key of the leaves.
+    /// Private key of all leaves, if configured.
     pub(crate) leaf_key: Option<PathBuf>,
 }
 
@@ -141,7 +141,7 @@ impl Authorities {
         }
     }
 
-    /// Returns the body of a submission whose leaf expires at `not_after`.
+    /// Returns the body of a submission whose leaf expires at `not_after`, in seconds since 1970.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.

@@ -9,7 +9,7 @@ use lucarne_load::{Failure, Recorder, Tags};
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub const $name: &str = $text;)*
-        /// All names.
+        /// All names, in the order of their definitions.
         pub const ALL: &[&str] = &[$($name),*];
     };
 }
@@ -50,18 +50,18 @@ names! {
     CHECKPOINT_FRESH = "checkpoint_fresh";
     /// The checkpoint is not older than any entry that it covers (static-ct-api, "Checkpoints").
     CHECKPOINT_TIMESTAMP = "checkpoint_timestamp";
-    /// There are no two roots of the same size.
+    /// Checkpoints of the same size have the same root.
     CHECKPOINT_FORK = "checkpoint_fork";
     /// The tree of the checkpoint is the verified tree with further leaves.
     CHECKPOINT_CONSISTENT = "checkpoint_consistent";
 
     /// A tile of a published tree is served with status 200.
     TILE_SERVED = "tile_served";
-    /// The tile has the length of its width.
+    /// The length of the tile matches its width.
     TILE_WELLFORMED = "tile_wellformed";
     /// The hashes of the tile lead to the signed root.
     TILE_CONSISTENT = "tile_consistent";
-    /// A data tile has exactly the number of entries of its width.
+    /// A data tile has exactly as many valid entries as its width.
     ENTRY_WELLFORMED = "entry_wellformed";
     /// Each entry contains its own index.
     ENTRY_INDEX = "entry_index";
@@ -79,9 +79,10 @@ names! {
     ENCODING = "encoding";
     /// Files have the specified media type (static-ct-api, "Monitoring APIs").
     CONTENT_TYPE = "content_type";
-    /// Caches may not keep a checkpoint for long (static-ct-api, "Checkpoints").
+    /// The headers do not permit caches to keep a checkpoint for more than a minute (static-ct-api,
+    /// "Checkpoints").
     CACHE_CONTROL = "cache_control";
-    /// Caches may keep immutable files.
+    /// The headers permit caches to keep immutable files.
     TILE_CACHE_CONTROL = "tile_cache_control";
     /// Scripts of any origin may read the file.
     CORS = "cors";
@@ -103,7 +104,7 @@ names! {
     /// The response of get-roots has the media type of JSON.
     ROOTS_CONTENT_TYPE = "roots_content_type";
 
-    /// `log.v3.json` is served with status 200.
+    /// `log.v3.json` is not refused with status 403, 429 or 5xx before the run.
     METADATA_SERVED = "metadata_served";
 
     /// A checkpoint covers the promised index within the time limit.

@@ -96,7 +96,8 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, EntryEr
     Ok(entries)
 }
 
-/// Compares a data tile's leaves with the tree's, which may have more.
+/// Compares the leaves of a data tile with the leaf hashes in `tree`, which may continue after the
+/// tile.
 ///
 /// # Errors
 /// [`EntryError::Hash`].
@@ -116,7 +117,8 @@ fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Result<(), Entr
     }
 }
 
-/// Parses, compares and records. Returns the entries if all checks pass.
+/// Parses a data tile, compares it with the leaf hashes in `tree`, and records the checks. Returns
+/// the entries if all checks pass.
 pub(crate) fn verify(
     tile: &Tile,
     bytes: &[u8],
@@ -141,8 +143,8 @@ pub(crate) fn verify(
     }
 }
 
-/// Compares the data that the tree hash does not cover with the submissions, for entries of a
-/// verified tile that this load test submitted.
+/// Compares the data that the tree hash does not cover with the submissions. The tile is verified,
+/// and `extra_data` has the entries that this load test submitted.
 pub(crate) fn compare_submitted(
     tile: &Tile,
     mut bytes: &[u8],

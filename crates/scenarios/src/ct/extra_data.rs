@@ -20,8 +20,8 @@ pub struct ExtraData {
 pub struct IssuerChain {
     /// Fingerprints, the issuer first.
     pub chain: Vec<Fingerprint>,
-    /// Whether the last fingerprint belongs to the accepted root. Otherwise another fingerprint
-    /// follows.
+    /// Whether `chain` ends with the accepted root. Otherwise, a stored chain has one more
+    /// fingerprint: that of the root.
     pub complete: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct IssuerChain {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainMismatch {
-    /// Certificates are missing at the end.
+    /// Certificates are missing at the end of the stored chain.
     #[error("the chain ends after {found} of {expected} certificates, short of the accepted root")]
     Short {
         /// Number of stored certificates.
@@ -37,10 +37,10 @@ pub enum ChainMismatch {
         /// Number of certificates up to the accepted root.
         expected: usize,
     },
-    /// The same certificates in another order.
+    /// The stored chain has the same certificates in another order.
     #[error("the chain is not in the order of the submission")]
     Order,
-    /// Other certificates.
+    /// The stored chain has other certificates.
     #[error("the chain differs from the submitted chain")]
     Other,
 }
@@ -49,7 +49,7 @@ impl IssuerChain {
     /// Compares the fingerprints of an entry with this chain.
     ///
     /// # Errors
-    /// The difference.
+    /// The difference between the chains.
     pub fn compare(&self, found: &[Fingerprint]) -> Result<(), ChainMismatch> {
         let expected = self.chain.len() + usize::from(!self.complete);
         if found.len() == expected && found.starts_with(&self.chain) {

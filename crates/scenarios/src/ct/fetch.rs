@@ -13,7 +13,7 @@ use crate::content_coding::{decode, problem};
 /// Errors of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The log or the network is unavailable. The log itself has stated nothing.
+    /// The log or the network is unavailable, so there is no result about the file.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
     /// The response is wrong.
@@ -60,7 +60,7 @@ pub trait Fetch: Send {
     /// Reads a file and decodes its content coding.
     fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, FetchError>> + Send;
 
-    /// Reads several files, concurrently if possible. Returns them in the order of `paths`.
+    /// Reads several files, concurrently if possible. Returns the files in the order of `paths`.
     fn get_all(
         &mut self,
         paths: &[String],
@@ -81,7 +81,8 @@ pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, 
     resolve(fetch, tile, None).await
 }
 
-/// Completes [`tile`] with an available response to its path.
+/// Reads a tile like [`tile`]. If `answer` is `Some`, it is the response to the path of the tile,
+/// which is not requested again.
 pub(crate) async fn resolve<F: Fetch>(
     fetch: &mut F,
     tile: &Tile,
@@ -134,7 +135,8 @@ pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     Finding::new(served(path), detail)
 }
 
-/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts them.
+/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts such
+/// entries.
 const LARGEST: u64 = 256 << 20;
 
 /// Decodes the content coding of a body. A log may send gzip unrequested (static-ct-api, "Log
@@ -156,7 +158,7 @@ pub(crate) fn decoded(
         Some(Ok(plain)) => Ok(plain.into()),
         Some(Err(error)) => Err(found(problem(coding, &error, LARGEST))),
         None => Err(found(format!(
-            "the response has the content coding {coding}, requested was {accept}"
+            "the response has the content coding {coding}, expected {accept}"
         ))),
     }
 }

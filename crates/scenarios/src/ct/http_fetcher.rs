@@ -20,13 +20,13 @@ pub struct HttpFetcher {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
-    /// Recorder of the checks of headers.
+    /// Recorder of the checks of headers; `None` before the load.
     told: Option<TaggedRecorder>,
     /// The retries before the load begins.
     retries: Option<Retries>,
 }
 
-/// Content coding that the monitor accepts: every log stores full data tiles in gzip.
+/// Content coding that the monitor requests: logs usually store data tiles in gzip.
 const ACCEPT: &str = "gzip";
 
 impl HttpFetcher {
@@ -88,7 +88,7 @@ async fn get(
     judge(path, ACCEPT, outage, response)
 }
 
-/// Returns the file in a response.
+/// Returns the decoded file in a response, or the reason why there is no file.
 pub(crate) fn judge(
     path: &str,
     accept: &str,

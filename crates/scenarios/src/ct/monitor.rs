@@ -1,5 +1,5 @@
 //! Monitor of a log: extends the verified tree by hash tiles, then checks the promises, entries and
-//! issuers in it.
+//! issuers in the tree.
 
 mod consistency;
 mod entry_audit;
@@ -42,13 +42,13 @@ pub struct Monitor {
 pub struct MonitorCounts {
     /// Size of the first tree.
     pub first: u64,
-    /// Leaves appended since then.
+    /// Number of leaves that the verified tree has gained since then.
     pub leaves: u64,
-    /// Data tiles.
+    /// Number of checked data tiles.
     pub data_tiles: u64,
-    /// Entries in the data tiles.
+    /// Number of entries in these data tiles.
     pub entries: u64,
-    /// Certificates at `issuer/`.
+    /// Number of checked certificates at `issuer/`.
     pub issuers: u64,
 }
 
@@ -90,8 +90,8 @@ impl Monitor {
         self.tree.size()
     }
 
-    /// Extends the verified tree to `head` by its tiles. Also compares the roots of `between`,
-    /// which are sizes on the way in ascending order.
+    /// Extends the verified tree to `head` by its tiles. Also compares the roots of earlier
+    /// checkpoints: `between` has their sizes and roots, in ascending order.
     ///
     /// # Errors
     /// If the log does not respond. All other results go to `sink`: `checkpoint_consistent` if the
@@ -228,9 +228,9 @@ impl Monitor {
         inclusion::verify(&self.tree, fetch, pending_scts, now, sink).await
     }
 
-    /// Checks new full data tiles, the hash tiles above them, and the issuers that they name; with
-    /// `all`, also the partial data tile at the end. Entries among `pending_scts` are compared
-    /// completely with the submission.
+    /// Checks new full data tiles, the hash tiles above level 0, and the issuers that the entries
+    /// name; with `all`, also the partial data tile at the end. Entries among `pending_scts` are
+    /// compared completely with the submission.
     ///
     /// # Errors
     /// If the log does not respond: the remaining tiles are checked next time.
@@ -248,7 +248,7 @@ impl Monitor {
         read.await
     }
 
-    /// Forgets that a head was rejected, so that it is checked again.
+    /// Forgets the rejected tree head, so that the next poll checks it again.
     pub fn reconsider(&mut self) {
         self.rejected = None;
     }

@@ -74,7 +74,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 const RETURN: Duration = Duration::from_secs(30);
 /// Longest merge delay that the monitor waits for.
 const LONGEST_MMD: Duration = Duration::from_secs(3600);
-/// Time that the last poll may take beyond its end, if the log responds.
+/// Time that a poll may take after the end of polling, if the log responds.
 const LAST_LOOK: Duration = Duration::from_secs(30);
 
 /// Returns the longest time after the load for a merge delay of `mmd`: the current poll, the
@@ -102,7 +102,7 @@ impl<L: AsRef<MonitoredLog>> OpenedLogs<L> {
         self.0.get_or_try_init(|| open).await.map(drop)
     }
 
-    /// Returns all logs, or none before they are opened.
+    /// Returns all logs; an empty slice before [`open`](Self::open).
     pub(super) fn all(&self) -> &[L] {
         self.0.get().map_or(&[], Vec::as_slice)
     }
@@ -122,7 +122,7 @@ pub(super) async fn follow<'l>(
     join_all(logs.map(|log| log.follow(recorder.clone(), stop.clone()))).await;
 }
 
-/// Audits all these logs. Returns a note for each.
+/// Audits all these logs. Returns a note for each log.
 pub(super) async fn audit<'l>(
     logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
@@ -373,7 +373,7 @@ impl MonitoredLog {
             if settled || Instant::now() > end {
                 break;
             }
-            // Only the log can extend the tree; it is polled at a slightly shorter interval.
+            // Only the log can extend the tree: poll again after at most 200 ms.
             tokio::time::sleep(self.interval.min(Duration::from_millis(200))).await;
         }
         self.gauges(&tagged);
@@ -413,7 +413,8 @@ impl MonitoredLog {
         promised + down + PROMISE_GRACE
     }
 
-    /// Records the absences of a log that may be restarted, whichever client noticed their end.
+    /// Records the absences of a log that may be restarted. Any client of the log may have noticed
+    /// the end of an absence.
     fn tell_absences(&self, tagged: &TaggedRecorder) {
         if self.outage.expected() {
             for away in self.outage.over() {

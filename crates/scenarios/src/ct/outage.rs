@@ -16,7 +16,8 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Creates the state of a log that may be restarted (`--expect-restarts`), or may not.
+    /// Creates the state of a log. `expected` states whether the log may be restarted
+    /// (`--expect-restarts`).
     #[must_use]
     pub fn new(expected: bool) -> Self {
         Self {

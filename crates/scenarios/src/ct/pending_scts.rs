@@ -23,7 +23,7 @@ pub struct PendingSct {
     pub index: u64,
     /// Hash of the leaf at this index.
     pub leaf: Hash,
-    /// Milliseconds since 1970.
+    /// Timestamp of the SCT in milliseconds since 1970.
     pub timestamp: u64,
     /// Deadline for a checkpoint that covers the entry.
     pub due: Instant,
@@ -55,15 +55,15 @@ pub struct PendingScts {
 /// Counts over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SctCounts {
-    /// SCTs of new entries.
+    /// Number of SCTs for new entries.
     pub issued: u64,
-    /// Entries in the log, at their index.
+    /// Number of entries that are in the log at their promised index.
     pub included: u64,
-    /// Entries in the log at another index, or missing.
+    /// Number of entries that are at another index, have another timestamp, or are missing.
     pub misplaced: u64,
-    /// Entries not covered in time.
+    /// Number of entries that no checkpoint covered in time.
     pub late: u64,
-    /// SCTs that were not tracked, because too many were pending.
+    /// Number of SCTs that were not tracked, because too many were pending.
     pub untracked: u64,
 }
 
@@ -167,7 +167,7 @@ impl PendingScts {
         self.open.extend(back);
     }
 
-    /// Keeps a promise that is not at its index until it is due.
+    /// Keeps a promise whose entry is not at its index, until the promise is due.
     pub fn defer(&mut self, sct: PendingSct) {
         self.deferred.push(sct);
     }
@@ -185,8 +185,8 @@ impl PendingScts {
         from
     }
 
-    /// Returns the data tiles below `tile` with entries to compare. The responses to their
-    /// submissions arrived after the tile was read.
+    /// Returns the data tiles below `tile` that still have entries to compare. The SCTs of these
+    /// entries arrived after the data tile was read.
     #[must_use]
     pub fn unread_tiles(&self, tile: u64) -> BTreeSet<u64> {
         let below = self.unread.range(..tile * TILE_WIDTH);

@@ -55,9 +55,9 @@ enum ProbeError {
     Timeout,
     #[error("{}", .0.detail)]
     Unreachable(#[source] Failure),
-    #[error("no verdict, the last response: {}", .0.detail)]
+    # [error("undecided after all retries, the last response: {}", .0.detail)]
     Undecided(#[source] Failure),
-    #[error("no verdict, the last response: status {0}")]
+    #[error("undecided after all retries, the last response: status {0}")]
     Throttled(u16),
     #[error("accepted with status {0}")]
     Accepted(u16),
@@ -210,7 +210,7 @@ impl Probes {
         client.send(&request).await
     }
 
-    /// Returns the result of a probe, or `None` if the log throttled it or is unavailable.
+    /// Returns the result of a probe; `None` if the log throttled the probe, or is being restarted.
     fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), ProbeError>> {
         if let Err(failure) = &response.exchange.outcome {
             let away = self.outage.expected();

@@ -53,7 +53,7 @@ pub enum RootsError {
         /// Error of the operating system.
         error: io::Error,
     },
-    /// A file was not written by this program.
+    /// A file is not in the format that this program writes.
     #[error("{path}: {error}; delete the directory to create new authorities", path = path.display())]
     File {
         /// Path of the file.

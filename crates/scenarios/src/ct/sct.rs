@@ -92,8 +92,8 @@ impl From<WrongSct> for Finding {
 const POINT: usize = 26;
 
 impl SctVerifier {
-    /// Creates a verifier for the log with this SubjectPublicKeyInfo. Returns `None` if it is not a
-    /// P-256 key.
+    /// Creates a verifier for the log with this SubjectPublicKeyInfo. Returns `None` if the key is
+    /// not on P-256.
     #[must_use]
     pub fn new(spki: &[u8]) -> Option<Self> {
         let log_id = lucarne_ct::PublicKey::from_spki(spki).ok()?.log_id();
@@ -156,10 +156,10 @@ impl SctVerifier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimestampError {
-    /// Milliseconds between the response and the timestamp.
+    /// The timestamp is after the response, by this number of milliseconds.
     #[error("the SCT's timestamp is {0} ms in the future")]
     Future(u64),
-    /// Milliseconds between the timestamp and the first submission of a new entry.
+    /// The timestamp of a new entry is before its first submission, by this number of milliseconds.
     #[error("the SCT's timestamp is {0} ms before the entry was first submitted")]
     BeforeSubmission(u64),
 }

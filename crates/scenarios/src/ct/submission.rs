@@ -60,8 +60,8 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Writes the leaf's base64 into `buffer` and discards its old contents. [`parts`](Self::parts)
-    /// returns the body for it.
+    /// Replaces the contents of `buffer` by the leaf in base64, which [`parts`](Self::parts) needs
+    /// for the body.
     pub(crate) fn encode_leaf(&self, buffer: &mut String) {
         buffer.clear();
         STANDARD.encode_append(&self.leaf, buffer);

@@ -201,9 +201,9 @@ impl LogOptions {
 }
 
 impl Target {
-    /// Reads a checkpoint to prove that the server is this log. A failure is an error of the
-    /// configuration, unless the server has identified itself as a log (`known`) or the checkpoint
-    /// has the configured key's signature: then it is a fault of the log.
+    /// Reads a checkpoint to prove that the server is this log. A failure is usually an error of
+    /// the configuration. A failure is a fault of the log if the server has identified itself as a
+    /// log (`known`), or if the checkpoint has the configured key's signature.
     async fn prove(&self, known: bool) -> Result<(), PrepareError> {
         let verifier = CheckpointVerifier::new(&self.origin, &self.spki)
             .map_err(|error| wrong(format!("the key of {}: {error}", self.url)))?;
@@ -241,7 +241,7 @@ impl Target {
         ask(&mut client, &self.url, &path, self.retries).await
     }
 
-    /// Returns the roots that the log accepts, in base64, or `None` if it does not publish them.
+    /// Returns the roots that the log accepts, in base64; `None` if the log does not publish roots.
     pub(crate) async fn roots(&self) -> Result<Option<Vec<String>>, PrepareError> {
         #[derive(Deserialize)]
         struct Answer {

@@ -1,4 +1,4 @@
-//! Verified part of the tree: its right edge, and the full tiles below that were requested. Any
+//! Verified part of a tree: the right edge, and full tiles that were requested before. Any other
 //! tile can be verified with this part.
 
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use super::checks::{self, Finding};
 use super::fetch::{Fetch, FetchError};
 
-/// Number of full tiles that are kept: 8 kB each.
+/// Number of full tiles that are kept: 8 KiB each.
 const KEPT: usize = 1024;
 
 /// Hashes of one tile.
 pub(crate) type TileHashes = Arc<[Hash]>;
 
-/// Verified part of a tree. The monitor extends it, and all readers share it.
+/// Verified part of a tree. The monitor extends this part, and all readers share it.
 #[derive(Debug)]
 pub struct TileCache {
     edge: Mutex<Arc<RightEdge>>,
@@ -48,7 +48,7 @@ impl TileCache {
     pub(crate) fn keep(&self, level: u8, index: u64, hashes: TileHashes) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
-            // Any tile can be dropped, because it is fetched again when needed.
+            // Any tile can be dropped: a tile is fetched again when needed.
             let victim = kept.keys().next().copied();
             victim.map(|victim| kept.remove(&victim));
         }
@@ -124,14 +124,14 @@ fn path(level: u8, index: u64) -> String {
         .unwrap_or_default()
 }
 
-/// Splits a tile's bytes into hashes.
+/// Splits the bytes of a tile into hashes; `None` if the length is not a multiple of 32.
 pub(crate) fn parse_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (parse_hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()
         .then(|| parse_hashes.iter().copied().map(Hash).collect())
 }
 
-/// Returns the hashes of a hash tile, whose number must be its width.
+/// Returns the hashes of a hash tile. Their number must equal the width of the tile.
 pub(crate) fn parse_hash_tile(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> {
     parse_hashes(bytes)
         .filter(|parse_hashes| parse_hashes.len() == usize::from(tile.width()))

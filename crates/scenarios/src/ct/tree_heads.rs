@@ -16,7 +16,7 @@ pub struct TreeHead {
     pub size: u64,
     /// Merkle tree hash of the leaves.
     pub root: Hash,
-    /// Milliseconds since 1970.
+    /// Timestamp in milliseconds since 1970.
     pub timestamp: u64,
 }
 
@@ -62,7 +62,7 @@ enum TreeHeadError {
         age_ms: u64,
         max_age_ms: u64,
     },
-    #[error("two checkpoints of size {size}: root {known} and root {found}")]
+    #[error("two checkpoints of size {size} have different roots: {known} and {found}")]
     Fork { size: u64, known: Hash, found: Hash },
     #[error("the log went back from size {prior} to a checkpoint of size {size}")]
     Shrunk { size: u64, prior: u64 },

@@ -76,7 +76,8 @@ impl SharedState {
         })
     }
 
-    /// Returns the trusted issuers: only the proxy's CA, if it is configured.
+    /// Returns the trusted issuers: only the proxy's CA if configured, otherwise the system's
+    /// roots. `None` skips the checks of issuers.
     pub(super) fn trust(&self) -> Result<Option<Trust>, PrepareError> {
         if self.options.insecure {
             return Ok(None);

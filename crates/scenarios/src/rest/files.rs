@@ -28,7 +28,7 @@ pub enum FileError {
     },
 }
 
-/// Reads the file that `text` names. Returns `None` if it names no file.
+/// Reads the file that `text` names; `None` if `text` does not begin with `@`.
 pub(super) fn bytes(text: &str) -> Result<Option<Vec<u8>>, FileError> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(None);

@@ -54,7 +54,7 @@ pub struct RestOptions {
     /// Time between two requests of an iteration, and after the last (1s, 500ms..2s)
     #[arg(long, value_name = "TIME")]
     pub think_time: Option<Pause>,
-    /// Random wait of up to this time before an iteration; latency counts from its end
+    /// Random wait of up to this time before an iteration; latency counts from the end of the wait
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
     pub jitter: TimeSpan,
     /// Lifetime of a connection
@@ -168,7 +168,7 @@ pub struct Step {
 pub struct CheckOptions {
     /// Name in reports.
     pub name: Option<String>,
-    /// Place: a JSON pointer (RFC 6901) into the body; `/` alone means all of it.
+    /// Place: a JSON pointer (RFC 6901) into the body; `/` alone means the whole body.
     pub json: Option<String>,
     /// Place: a header.
     pub header: Option<String>,
@@ -176,7 +176,7 @@ pub struct CheckOptions {
     pub body: bool,
     /// Whether the place must exist.
     pub exists: Option<bool>,
-    /// Exact text, or the number as text.
+    /// Expected value: the exact text, or the number as text.
     pub equals: Option<String>,
     /// Text that the value must contain.
     pub contains: Option<String>,
@@ -205,7 +205,7 @@ pub enum JsonType {
     Null,
 }
 
-/// A length, or a bound of it: `50`, `>0`, `<=50`.
+/// An exact length, or a bound: `50`, `>0`, `<=50`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
     /// Smallest length.

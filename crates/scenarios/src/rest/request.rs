@@ -277,7 +277,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// Returns the headers of the request, and the common headers that it does not override.
+    /// Returns the headers of the request, and the common headers that the request does not
+    /// override.
     fn headers(&mut self, step: &Step) -> Result<Vec<(String, Template)>, RequestError> {
         let mut headers: Vec<(String, Template)> = Vec::new();
         let of_all = self.headers.iter().filter(|Header(name, _)| {

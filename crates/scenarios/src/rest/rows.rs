@@ -45,7 +45,7 @@ pub enum RowScope {
     Shared,
     /// Each user goes through all rows.
     User,
-    /// Each user keeps one row for its life.
+    /// Each user keeps one row for the whole run.
     Fixed,
 }
 
@@ -211,7 +211,7 @@ impl Table {
     }
 }
 
-/// Parses the records of a CSV file (RFC 4180). Returns each with its line number.
+/// Parses the records of a CSV file (RFC 4180). Returns each record with its line number.
 fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, FormatError> {
     let mut records = Vec::new();
     let (mut record, mut field) = (Vec::new(), String::new());

@@ -149,7 +149,7 @@ impl SharedState {
         })
     }
 
-    /// Returns a client for each server, or none before they are resolved.
+    /// Returns a client for each server; an empty list before the servers are resolved.
     pub(super) fn clients(&self) -> Vec<Client> {
         let endpoints = self.endpoints.get().into_iter().flatten();
         let own = |endpoint: &Arc<Endpoint>| {

@@ -107,8 +107,8 @@ impl Template {
         Self::compile(path, Escaping::Url, scope)
     }
 
-    /// Returns whether `text` is a single value without escaping. This value has no quotes around
-    /// it in JSON.
+    /// Returns whether `text` is a single value without escaping. In JSON, this value is written
+    /// without quotes.
     pub(super) fn is_raw(text: &str) -> bool {
         let whole = text.trim();
         matches!(parse::next(whole), Ok(Some(("", expression, ""))) if matches!(

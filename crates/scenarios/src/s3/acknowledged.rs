@@ -20,9 +20,9 @@ const MOST: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AcknowledgementError {
     /// The body is an error document with S3's code.
-    #[error("{status} with the error {code}")]
+    #[error("status {status} with the error {code}")]
     ErrorDocument { status: u16, code: String },
-    #[error("{status} without an ETag")]
+    #[error("status {status} without an ETag")]
     NoEntityTag { status: u16 },
     /// The last known entity tag of the object, and the entity tag of the response.
     #[error("expected the ETag {expected} of the write, found {found}")]
@@ -34,7 +34,7 @@ pub(super) enum AcknowledgementError {
 pub(super) struct AcknowledgedObjects(Mutex<HashMap<String, Vec<String>>>);
 
 impl AcknowledgedObjects {
-    /// Stores the entity tag of a write.
+    /// Adds the entity tag of an acknowledged write to the tags of the object.
     pub(super) fn remember(&self, key: &str, tag: String) {
         let mut objects = self.0.lock();
         let tags = objects.entry(key.to_owned()).or_default();
@@ -97,7 +97,7 @@ pub(super) fn no_error(response: &Response) -> Result<(), AcknowledgementError> 
     }
 }
 
-/// Returns the tag without quotes: some stores send them for PUT and not for HEAD.
+/// Returns the tag without quotes, because some stores send the quotes for PUT and not for HEAD.
 fn entity_tag(response: &Response) -> Result<String, AcknowledgementError> {
     let tag = response.headers.get("etag").unwrap_or_default();
     match tag.trim_start_matches("W/").trim_matches('"') {

@@ -30,7 +30,7 @@ impl RaceCounts {
             )),
             _ => Some(format!(
                 "{store}: NOT ATOMIC, {broken} of {races} races of {racers} went wrong: \
-                 not to be used as a lock"
+                 do not use this store as a lock"
             )),
         }
     }

@@ -16,8 +16,8 @@ pub(super) enum ContentError {
     /// Index of the first wrong byte.
     #[error("the content differs from byte {0} on")]
     Differs(usize),
-    /// Header of a response to HEAD.
-    #[error("the Content-Length is {0:?}")]
+    /// The `Content-Length` in a response to HEAD is wrong or missing.
+    #[error("wrong Content-Length: {0:?}")]
     ContentLength(Option<String>),
 }
 

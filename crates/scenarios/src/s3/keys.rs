@@ -18,8 +18,8 @@ const ENVIRONMENT: [&str; 3] = [
     "AWS_SESSION_TOKEN",
 ];
 
-/// Returns the keys of each store from the options or the environment. Returns an empty list if
-/// they must be looked up elsewhere.
+/// Returns the keys of each store from the options or the environment. Returns an empty list if the
+/// keys must come from a profile or the machine's role.
 ///
 /// # Errors
 /// If a part of a key is missing, or if the number of keys is wrong.
@@ -82,7 +82,7 @@ fn per_store(
         [one] => Ok(Some(vec![one.clone(); stores])),
         many if many.len() == stores => Ok(Some(many.to_vec())),
         many => Err(wrong(format!(
-            "`--{flag}` is given {} times for {stores} stores: once, or once for each",
+            "`--{flag}` is given {} times for {stores} stores: give one, or one for each",
             many.len()
         ))),
     }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(keys(&profile).unwrap(), [""; 0]);
     }
 
-    /// Renews its keys twice, and then no more.
+    /// A source that returns three keys, and then fails.
     #[derive(Debug, Default)]
     struct Role(AtomicU64);
 

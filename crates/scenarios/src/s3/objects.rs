@@ -1,4 +1,4 @@
-//! Objects that are written before a run and removed after it.
+//! Objects that are written before a run, and removed after the run.
 
 use std::error::Error;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
         500.. => {
             let status = found.status;
             return Err(faulty(format!(
-                "{name} responds {status} to HEAD of the bucket `{bucket}`"
+                "{name} responds with {status} to HEAD of the bucket `{bucket}`"
             )));
         }
         status => {
@@ -75,7 +75,7 @@ pub(super) fn faulty(detail: String) -> PrepareError {
 async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, PrepareError> {
     let mut client = client(store).map_err(|failure| wrong(failure.detail))?;
     let (mut tries, attempts) = (0, Retries::Brief.begin());
-    // Whether a reset request to create the bucket was carried out is unknown.
+    // If a request to create the bucket was reset, the store may have created the bucket.
     let is_safe = matches!(request, S3Request::HeadBucket);
     loop {
         let response = store.send(&mut client, request, Body::Empty).await;
@@ -89,7 +89,7 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
             }
             _ if response.status == 503 && tries < RETRIES => {
                 tries += 1;
-                // S3's documentation for "slow down": retry later.
+                // S3 documents for the error SlowDown: retry later.
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             _ => return Ok(response),
@@ -116,7 +116,7 @@ pub(super) enum ListError {
     Malformed(#[source] Box<dyn Error + Send + Sync>),
     #[error("{0} objects are listed although removed")]
     Removed(usize),
-    /// A store that ignores the prefix lists objects of others.
+    /// The store ignores the prefix, and lists objects of other clients.
     #[error("expected objects under {prefix}, found {found}")]
     Foreign { prefix: String, found: String },
     #[error("expected at most {written} objects, found {found} or more")]

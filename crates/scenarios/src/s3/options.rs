@@ -180,10 +180,10 @@ const MAX_SIZE: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not a number with a unit.
+    /// The text is not a number with a unit.
     #[error(transparent)]
     Invalid(#[from] ValueError),
-    /// Larger than any object.
+    /// The size exceeds 1 GiB.
     #[error("is too large: at most 1GiB")]
     TooLarge,
 }

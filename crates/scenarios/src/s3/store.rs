@@ -40,7 +40,7 @@ pub(super) struct Store {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum S3Request<'a> {
     Put(&'a str),
-    /// PUT, if there is no such object.
+    /// Conditional PUT, which fails if the object exists.
     Create(&'a str),
     Get(&'a str),
     Head(&'a str),
@@ -233,7 +233,10 @@ fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     let method = request.method();
     let status = response.status;
     let detail = format!("{status} {code}");
-    Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
+    Failure::new(
+        kind::STATUS,
+        format!("{} in response to {method}", detail.trim_end()),
+    )
 }
 
 /// Returns S3's code from an error document, or `None` if `body` is not an error document.

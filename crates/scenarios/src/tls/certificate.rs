@@ -54,7 +54,7 @@ pub(super) enum CertificateError {
     Order(#[from] OrderError),
     #[error(transparent)]
     Validity(#[from] ValidityError),
-    /// Not one of the configured fingerprints.
+    /// The fingerprint is not one of the configured fingerprints.
     #[error("unexpected SHA-256 fingerprint {0}")]
     Fingerprint(Fingerprint),
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub(super) enum TrustError {
     #[error("the certificate cannot be parsed: {0}")]
     Malformed(#[source] rustls::Error),
     /// A certificate above the leaf has expired; the validity of the leaf is a separate check.
-    #[error("a certificate above it has expired")]
+    #[error("a certificate above the leaf has expired")]
     ChainExpired,
     #[error("the issuer is not trusted: configure the root of the issuer (`ca`)")]
     UnknownIssuer,
@@ -300,7 +300,8 @@ impl From<rustls::Error> for TrustError {
     fn from(error: rustls::Error) -> Self {
         use rustls::CertificateError::{Expired, ExpiredContext, UnknownIssuer};
         match error {
-            // The certificate itself is checked at a time at which it is valid.
+            // The leaf is verified at a time at which the leaf is valid: another certificate has
+            // expired.
             rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
                 TrustError::ChainExpired
             }

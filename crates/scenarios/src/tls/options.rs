@@ -79,7 +79,7 @@ pub struct TlsScenarioOptions {
     /// PEM file of the key of the client's certificate
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Random wait of up to this time before an iteration; latency counts from its end
+    /// Random wait of up to this time before an iteration; latency counts from the end of the wait
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
     pub jitter: TimeSpan,
     /// Version of HTTP

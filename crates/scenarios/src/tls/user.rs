@@ -55,7 +55,7 @@ impl VirtualUser for TlsUser {
             // Jitter of the plan, so that handshakes do not start at regular intervals.
             iteration.pause_until(iteration.intended()).await;
         }
-        // There is no handshake yet, and its kind is unknown.
+        // The handshake has not begun, so its kind is unknown.
         let pending = iteration.pending(self.tags[0], client.protocol());
         let mut response = match &shared.request {
             None => pending.until(client.handshake()).await,
@@ -86,7 +86,7 @@ impl VirtualUser for TlsUser {
 }
 
 impl TlsUser {
-    /// Checks whether the session of the last connection was resumed, if it should be.
+    /// With `resume`, checks that the handshake has resumed the session of the last connection.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
         if !self.shared.resume {
             return;

@@ -10,7 +10,7 @@ use lucarne_scenarios::acme::{
 use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_targets::{Authority, Pebble};
 
-/// Starts Pebble, which refuses this percentage of valid nonces, with its authority.
+/// Starts Pebble with a new authority. Pebble refuses `nonces` percent of the valid nonces.
 fn pebble(nonces: u32) -> (Authority, Pebble) {
     let authority = Authority::new().unwrap();
     let pebble = Pebble::start(&authority, 0, nonces).unwrap();
@@ -81,7 +81,7 @@ fn assert_good(outcome: &Outcome, checks: &[&str]) {
     }
 }
 
-/// Returns whether all errors of a run are caused by Pebble's own race.
+/// Returns whether a race within Pebble caused all errors of a run.
 fn pebble_lacks_an_order(outcome: &Outcome) -> bool {
     let details = outcome.summary.errors.iter().flat_map(|it| &it.details);
     let mut ours = details.map(|it| it.contains("could not find order resulting in the given"));
@@ -98,7 +98,7 @@ fn whole_enrolments_with_nonces_refused() {
         ..options(&pebble, Flow::Enrol)
     };
     let mut outcome = run(options.clone(), 6, 12);
-    // On a busy machine, the moment may be long.
+    // On a busy machine, this may take longer than the pause: try again.
     for _ in 0..2 {
         if pebble_lacks_an_order(&outcome) {
             outcome = run(options.clone(), 6, 12);

@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) struct Api {
     pub(crate) url: String,
-    /// PEM file of the root of its certificate.
+    /// PEM file of the root of the API's certificate.
     pub(crate) ca: PathBuf,
     /// Certificate of the API.
     pub(crate) certificate: Vec<u8>,
@@ -100,9 +100,9 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     }
 }
 
-/// `/packed/CODING` is a list in that coding. `POST /things` creates a thing and returns its id,
-/// `GET /things/ID` returns it, `/list` lists them, `/html` is a page, and `/slow/MS` takes this
-/// time; other paths are 404.
+/// Responds to `/packed/CODING` with a list in this coding. `POST /things` creates a thing and
+/// returns its id, `GET /things/ID` returns this thing, `/list` is a list, `/html` is a page, and
+/// `/slow/MS` takes this time. Other paths are 404.
 async fn answer(
     request: Request<Incoming>,
     seen: Arc<Seen>,

@@ -68,7 +68,7 @@ impl Log {
         NOW - 100_000 + index
     }
 
-    /// Appends entries and publishes all files of them.
+    /// Appends entries, and publishes the files of the new tree.
     fn grow(&mut self, count: u64) {
         let issuer = Arc::new(Issuer::new(Bytes::from_static(b"an issuer")));
         let first = self.size();
@@ -293,8 +293,8 @@ async fn what_is_wrong_with_promises() {
     assert_eq!((counts.included, counts.misplaced), (0, 3));
 }
 
-/// The entry is at another index than promised, and the log is polled before it is published there.
-/// The result must not depend on that.
+/// The entry is at another index than promised, and the monitor polls the log before the entry is
+/// published. The result must not depend on this order.
 #[tokio::test]
 async fn a_verdict_does_not_depend_on_who_was_faster() {
     let mut log = Log::new();
@@ -320,7 +320,7 @@ async fn a_verdict_does_not_depend_on_who_was_faster() {
     assert_eq!(watch.pending_scts.lock().counts.misplaced, 2);
 }
 
-/// The broken one of two promises of the same index is reported in either order.
+/// Two promises have the same index. The broken promise is reported in either order.
 #[tokio::test]
 async fn of_two_promises_of_one_index_both_are_followed() {
     for first in [302, 303] {
@@ -342,7 +342,7 @@ async fn of_two_promises_of_one_index_both_are_followed() {
     }
 }
 
-/// Data that the tree hash does not cover.
+/// The monitor compares the data of an entry that the tree hash does not cover.
 #[tokio::test]
 async fn an_entry_is_compared_whole() {
     let print = |name: &'static [u8]| Issuer::new(Bytes::from_static(name)).fingerprint;

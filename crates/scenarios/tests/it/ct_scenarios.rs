@@ -78,7 +78,7 @@ impl Logs {
 
     /// Listens again at the same address.
     async fn begin_after(&mut self, away: Duration) {
-        // The outage itself: this long at least.
+        // The outage lasts at least this long.
         tokio::time::sleep(away).await;
         let listener = Listener::bind(&self.address.to_string()).await.unwrap();
         self.serve(listener);
@@ -184,8 +184,8 @@ async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<N
     (failed, scenario.finish(recorder).await)
 }
 
-/// The URL of a listener before the log `name` that closes connections without a response: every
-/// second one, or all of them.
+/// Starts a listener in front of the log `name`, and returns its URL. The listener closes every
+/// second connection without a response, or `all` connections.
 async fn closing_front(site: &Logs, name: &str, all: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/{name}", listener.local_addr().unwrap());

@@ -49,7 +49,7 @@ fn bodies_headers_and_values_come_from_files() {
          - name: template\n  url: /things\n  json: \"@{template}\"\n  expect: 201\n  \
          checks: [{{ json: /name, equals: \"from-a-file-{{{{iteration}}}}\" }}]\n"
     );
-    // The headers of the plan that all these tests start from would be duplicated.
+    // Remove the headers of the common plan, because the options have headers, too.
     let plan = plan(&options).replace("      headers: { Authorization: Bearer secret }\n", "");
     let outcome = run(&plan, &api);
     assert_eq!(

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// A server that does the same to each connection.
+/// A server that treats all connections in the same way.
 struct Hostile {
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
@@ -40,7 +40,7 @@ impl Hostile {
         }
     }
 
-    /// Responds to one request of each connection with these bytes, and closes it.
+    /// Responds to one request of each connection with these bytes, and closes the connection.
     fn responds(bytes: &'static [u8]) -> Self {
         Self::start(move |mut stream| async move {
             head(&mut stream).await?;
@@ -53,7 +53,7 @@ impl Hostile {
         Self::start(move |stream| async move { serve_http2(stream, respond).await.ok() })
     }
 
-    /// Shows these certificates, and responds to nothing.
+    /// Presents these certificates, and does not respond to requests.
     fn shows(chain: Vec<Vec<u8>>, leaf: &LeafOptions) -> Self {
         let acceptor = TlsAcceptor::from(tls_server(&chain, &leaf.key, &[]).unwrap());
         Self::start(move |stream| {
@@ -67,7 +67,7 @@ impl Hostile {
     }
 }
 
-/// The head of a request.
+/// Reads the head of a request.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -76,7 +76,7 @@ async fn head(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// Three iterations, judged by the scenario's own demands.
+/// Runs three iterations with the scenario's default thresholds.
 fn run(scenario: &str, options: Value) -> Outcome {
     let plan = json!({ "scenarios": { "s": {
         "scenario": scenario,
@@ -122,7 +122,7 @@ fn has_failed(fault: &str, outcome: &Outcome, (verdict, kind, words): (Verdict, 
     assert!(summary.errors[0].details[0].contains(words), "{told}");
 }
 
-/// The names of the checks that have failed.
+/// Returns the names of the checks that have failed.
 fn failed(outcome: &Outcome) -> Vec<&str> {
     let checks = outcome.summary.checks.iter().filter(|it| it.fails > 0);
     checks.map(|it| it.name.as_str()).collect()
@@ -172,13 +172,13 @@ fn responses_that_are_not_what_they_announce() {
     }
 }
 
-/// The beginning of a response.
+/// Returns the first frames of a response.
 fn begun(stream: u32, headers: &[u8]) -> Vec<u8> {
     let headers = frame(FrameType::Headers, END_HEADERS, stream, headers);
     [headers, frame(FrameType::Data, 0, stream, b"half of ")].concat()
 }
 
-/// A response whose stream is reset with this code.
+/// Returns the frames of a response whose stream is reset with this code.
 fn reset(stream: u32, code: u32) -> Vec<u8> {
     let reset = frame(FrameType::Reset, 0, stream, &code.to_be_bytes());
     [begun(stream, STATUS_200), reset].concat()
@@ -211,7 +211,7 @@ fn responses_over_http2_that_end_within_their_body() {
         (
             "GOAWAY with an error",
             |stream| {
-                // No stream is carried out.
+                // The last processed stream is 0: the server processes no stream.
                 let last = [[0; 4], 2_u32.to_be_bytes()].concat();
                 [
                     begun(stream, STATUS_200),
@@ -227,8 +227,8 @@ fn responses_over_http2_that_end_within_their_body() {
     }
 }
 
-/// A response that ends before the client has sent its whole request is whole all the same
-/// (RFC 9113, section 8.1).
+/// A response is complete even if it ends before the client has sent the whole request (RFC 9113,
+/// section 8.1).
 #[test]
 fn a_whole_response_over_http2_may_be_followed_by_a_reset() {
     let server = Hostile::http2(|stream| {
@@ -275,7 +275,7 @@ fn certificates_above_the_one_of_the_server() {
     };
 
     let outcome = look(&root.intermediate(&expired).unwrap(), |_| (), "1.3");
-    let words = "certificate_chain: a certificate above it has expired";
+    let words = "certificate_chain: a certificate above the leaf has expired";
     is_red("an expired intermediate", &outcome, "certificate", words);
     assert_eq!(failed(&outcome), ["certificate_chain"]);
 
@@ -317,7 +317,7 @@ fn proxies_that_accept_a_tunnel_and_speak_plain_http() {
         stream.read_u8().await.ok()?;
         let page = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
         stream.write_all(page).await.ok()?;
-        // Until the client hangs up: a reset would overtake the page.
+        // Read until the client disconnects, because a reset would overtake the page.
         tokio::io::copy(&mut stream, &mut tokio::io::sink())
             .await
             .ok()?;
@@ -333,7 +333,7 @@ fn proxies_that_accept_a_tunnel_and_speak_plain_http() {
     has_failed("plain HTTP after CONNECT", &outcome, expected);
 }
 
-/// A nonce that comes twice protects no request against being sent again.
+/// A server that issues a nonce twice does not protect requests against replay.
 #[test]
 fn an_acme_server_that_gives_one_nonce_to_all() {
     let server = Hostile::start(|mut stream| async move {

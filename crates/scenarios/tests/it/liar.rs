@@ -33,13 +33,13 @@ pub(crate) enum Lie {
     OneTag,
     /// Sends no ETag.
     NoTag,
-    /// A list has the objects of others, too.
+    /// Lists the objects of other clients, too.
     ListsOthers,
-    /// Each list has objects that were never written.
+    /// Lists objects that were never written.
     ListsInvented,
-    /// A list lacks objects.
+    /// Omits objects from a list.
     HidesObjects,
-    /// A list has the objects that were deleted.
+    /// Lists objects that were deleted.
     ListsDeleted,
 }
 
@@ -94,12 +94,12 @@ impl Liar {
         }
     }
 
-    /// Returns whether the object of others is the only one.
+    /// Returns whether only the object of another client is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.lock().unwrap().by_key.keys().eq([OTHERS])
     }
 
-    /// Returns whether the object of others is still there.
+    /// Returns whether the object of another client still exists.
     pub(crate) fn keeps_others(&self) -> bool {
         self.objects.lock().unwrap().by_key.contains_key(OTHERS)
     }
@@ -190,7 +190,7 @@ impl Objects {
         self.tagged(bytes.into(), &object, more)
     }
 
-    /// Responds with the ETag of `object`, and the headers `more`.
+    /// Responds with `body`, and with the ETag of `object`, to which `more` is appended.
     fn tagged(&self, body: Bytes, object: &Bytes, more: &str) -> Response<Full<Bytes>> {
         let mut hasher = DefaultHasher::new();
         if self.lie != Lie::OneTag {

@@ -480,7 +480,8 @@ fn jitter_is_no_latency() {
     let took = began.elapsed();
     passed(&outcome);
     match outcome.summary.total("http_req_duration") {
-        // One after the other, ten of them waited for a second together besides.
+        // The user waits ten times, for 100 ms on average. These waits are not part of the
+        // durations.
         Some(Metric::Trend(durations)) => {
             let all = durations.sum();
             assert!(

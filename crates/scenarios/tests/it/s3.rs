@@ -272,7 +272,7 @@ fn what_keeps_a_run_from_beginning_is_said() {
     assert!(matches!(told(nowhere), PrepareError::Unreachable(_)));
 }
 
-/// Options for small objects at a store with one fault.
+/// Returns options for small objects at a store with one fault.
 fn at_liar(liar: &Liar, operations: &[Operation]) -> S3Options {
     S3Options {
         endpoint: vec![format!("liar=http://{}", liar.address)],
@@ -361,7 +361,7 @@ fn every_lie_fails_a_check() {
     }
 }
 
-/// A list that is wrong fails the run, and costs no object of others.
+/// A wrong list fails the run, and the objects of other clients are not removed.
 #[test]
 fn wrong_lists_fail_a_check() {
     for (lie, detail) in [
@@ -379,7 +379,8 @@ fn wrong_lists_fail_a_check() {
     }
 }
 
-/// One object in 150 is damaged: less than failed requests may be, and too many all the same.
+/// One response in 150 is damaged. The threshold on failed requests permits this share, but the
+/// threshold on checks does not.
 #[test]
 fn a_rare_lie_is_not_outvoted() {
     let liar = Liar::start(Lie::RarelyShort);
@@ -401,7 +402,7 @@ fn a_rare_lie_is_not_outvoted() {
     );
 }
 
-/// Objects without an ETag, or all with the same one, are detected before the run.
+/// Missing ETags, and equal ETags of all objects, are detected before the run.
 #[test]
 fn entity_tags_are_checked_before_the_run() {
     for (lie, check) in [

@@ -56,8 +56,8 @@ impl<'a> Walk<'a> {
         response?.ok().with_context(|| path.to_owned())
     }
 
-    /// Reads every data tile. Checks the indexes, that no submission is repeated, and the root and
-    /// timestamp of every checkpoint.
+    /// Reads every data tile. Checks the indexes, the root and timestamp of every checkpoint, and
+    /// that no submission is repeated.
     pub(super) async fn entries(
         &mut self,
         promises: &HashMap<Identity, Promise>,
@@ -128,8 +128,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Checks the chain stored with an entry. For a known submission it must be a submitted chain,
-    /// completed by its root.
+    /// Checks the chain that is stored with an entry. The chain of a known submission must be one
+    /// of the submitted chains, completed by its root.
     fn chain_of(&mut self, index: u64, leaf: &TileLeafRef<'_>, promise: Option<&Promise>) {
         let stored: Vec<Fingerprint> = leaf.fingerprints.collect();
         if let Some(promise) = promise {
@@ -205,10 +205,12 @@ impl<'a> Walk<'a> {
         match self.places.get(identity) {
             Some(place) if *place == promised => (),
             Some(place) => self.findings.push(format!(
-                "submission {identity} was promised as (index, time) {promised:?}, is {place:?}"
+                "submission {identity} was promised as (index, time) {promised:?}, but is at \
+                 {place:?}"
             )),
             None => self.findings.push(format!(
-                "submission {identity} was promised as (index, time) {promised:?}, is not in the log"
+                "submission {identity} was promised as (index, time) {promised:?}, but is not in \
+                 the log"
             )),
         }
     }
@@ -234,7 +236,7 @@ impl Heads<'_> {
             if seen.checkpoint.root != self.frontier.root() {
                 let root = &seen.checkpoint.root;
                 findings.push(format!(
-                    "the checkpoint of size {size} with root {root} is of another tree"
+                    "the checkpoint of size {size} with root {root} does not belong to this tree"
                 ));
             }
             if seen.timestamp < self.newest {
@@ -246,8 +248,9 @@ impl Heads<'_> {
     }
 }
 
-/// Returns a data tile's bytes, decompressed if they are gzip. A TileLeaf begins with a timestamp
-/// in milliseconds, whose first two bytes are zero for thousands of years, unlike those of gzip.
+/// Returns the bytes of a data tile, and decompresses gzip. A TileLeaf begins with a timestamp in
+/// milliseconds, whose first two bytes are zero for thousands of years; gzip begins with other
+/// bytes.
 fn plain(body: &[u8]) -> Result<Vec<u8>> {
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Ok(body.to_vec());

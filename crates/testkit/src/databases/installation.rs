@@ -22,7 +22,7 @@ impl DatabaseServer {
     /// Creates the files of an empty server once for all tests of a run. Other tests get copies.
     pub(super) fn initialise(&self) -> Result<()> {
         let install = |copies: &Path| {
-            // A test that misses the server fails with the remedy.
+            // If the server is not installed, the test fails with the remedy.
             self.install().unwrap_or_else(|error| panic!("{error:#}"));
             copy_directory(&self.data(), &copies.join("data"));
         };
@@ -140,7 +140,7 @@ impl DatabaseServer {
     }
 }
 
-/// Returns a program of the newest PostgreSQL: Debian installs them outside the path.
+/// Returns the path of a program of the newest PostgreSQL, which Debian installs outside `PATH`.
 pub(super) fn postgres_program(name: &str) -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };

@@ -46,8 +46,8 @@ impl DatabaseServer {
     /// # Errors
     /// Only if the system refuses.
     pub fn kill(&mut self) -> Result<()> {
-        // Its children keep its output open: reading the output to the end, as `Server::kill` does,
-        // is only possible after all have ended.
+        // Child processes keep the output of the server open. `Server::kill` reads the output to
+        // its end, so the children must be killed first.
         let _ = self.signal_all(Signal::KILL);
         if let Some(mut server) = self.server.take() {
             server.kill()?;
@@ -67,20 +67,24 @@ impl DatabaseServer {
                     self.server = Some(server);
                     break;
                 }
-                // Processes of the former server may take a moment to end.
+                // Processes of the earlier server may take a moment to end.
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Err(_) => pause(),
             }
         }
         while let Err(error) = self.admin("", "SELECT 1") {
-            ensure!(Instant::now() < deadline, "not ready: {error}");
+            ensure!(
+                Instant::now() < deadline,
+                "the server is not ready: {error}"
+            );
             // Polled, because a server listens before it responds.
             pause();
         }
         Ok(())
     }
 
-    /// Suspends all of its processes (SIGSTOP): connections stay open, but there are no responses.
+    /// Suspends all processes of the server (SIGSTOP): connections stay open, but there are no
+    /// responses.
     ///
     /// # Errors
     /// If the server is down, or cannot be suspended.
@@ -89,7 +93,10 @@ impl DatabaseServer {
         // A thread on another processor continues for a moment, and may still respond.
         let deadline = Instant::now() + SERVER_TIMEOUT;
         while !self.is_frozen() {
-            ensure!(Instant::now() < deadline, "the server does not stop");
+            ensure!(
+                Instant::now() < deadline,
+                "the server still runs after SIGSTOP"
+            );
             pause();
         }
         Ok(())

@@ -167,7 +167,7 @@ impl Call {
             fd => self.proc(&format!("fd/{fd}")),
         };
         let joined = fs::read_link(base).ok()?.join(path);
-        // In the kernel's form: without `.`.
+        // The kernel's form of a path has no `.` components.
         Some(joined.components().collect())
     }
 

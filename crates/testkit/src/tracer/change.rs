@@ -107,7 +107,8 @@ pub struct Recorded {
     pub change: Change,
     /// Start time of the call.
     pub begun: Instant,
-    /// Number of changes completed by then, which a sync makes durable.
+    /// Number of changes that were complete when the call began. A sync makes these changes
+    /// durable.
     pub after: usize,
     /// Whether the call failed without effect: a sync that reports lost writes.
     pub failed: bool,

@@ -21,7 +21,7 @@ use super::call::Call;
 use super::{Change, Plan, Recorded, Shared, Strike};
 use crate::server::Output;
 
-/// Runs the command, which stops itself first, until it ends.
+/// Runs the command to its end. The command stops itself before it starts the program.
 pub(super) fn follow(
     mut command: Command,
     plan: Plan,

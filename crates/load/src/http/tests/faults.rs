@@ -28,7 +28,7 @@ fn failure(response: Response) -> Failure {
     response.exchange.outcome.unwrap_err()
 }
 
-/// The same event has the same kind at any step.
+/// The end of a connection has the kind `reset` in the TLS handshake, too.
 #[tokio::test]
 async fn a_connection_that_ends_in_the_handshake_was_reset() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_server_that_says_nothing() {
         (0, kind::TIMEOUT)
     );
 
-    // The server does not perform a TLS handshake either.
+    // This server never completes a TLS handshake.
     let mut tls = server;
     tls.root = Some(String::new());
     let failure = failure(get(&tls, impatient()).await);
@@ -124,7 +124,7 @@ async fn answers_that_are_none() {
     }
 }
 
-/// Any certificate is accepted, but the server must have its key.
+/// With `insecure`, any certificate is accepted, but the server must have the certificate's key.
 #[tokio::test]
 async fn a_server_without_the_key_of_its_certificate() {
     let server = Server::impostor().await;

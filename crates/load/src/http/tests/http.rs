@@ -203,7 +203,7 @@ async fn a_fresh_connection_per_request() {
 
 #[tokio::test]
 async fn a_kept_connection_that_was_closed_is_opened_again() {
-    // The first connection responds once; while idle it is closed, or reset.
+    // Each connection has one response. The server then closes or resets the idle connection.
     for reset in [false, true] {
         let server = Server::script(move |_| {
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";

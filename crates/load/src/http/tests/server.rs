@@ -99,7 +99,7 @@ impl Server {
         .await
     }
 
-    /// Starts a TLS server with a certificate whose key it does not have.
+    /// Starts a TLS server that does not have the key of its certificate.
     pub(super) async fn impostor() -> Self {
         let ca = Authority::root(&CaOptions::named("Test Root", KeyType::EcdsaP256)).unwrap();
         let key = || Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());

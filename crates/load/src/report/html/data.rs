@@ -25,7 +25,7 @@ pub(super) struct Data {
 struct Columns {
     /// Seconds of one column.
     interval: f64,
-    /// Begin of each column.
+    /// Begin of each column, in seconds after the first arrival.
     at: Vec<f64>,
     /// Bounds of the heat map's buckets, one more than buckets.
     bounds: Vec<f64>,

@@ -50,9 +50,9 @@ impl EntryAudit {
         self.above.extend(tiles);
     }
 
-    /// Checks new full data tiles, the hash tiles above them, and the issuers that they name; with
-    /// `all`, also the partial data tile at the end. Entries among `pending_scts` are compared
-    /// completely with the submission.
+    /// Checks new full data tiles, the hash tiles above level 0, and the issuers that the entries
+    /// name; with `all`, also the partial data tile at the end. Entries among `pending_scts` are
+    /// compared completely with the submission.
     ///
     /// # Errors
     /// If the log does not respond: the remaining tiles are checked next time.

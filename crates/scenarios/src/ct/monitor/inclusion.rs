@@ -153,9 +153,9 @@ async fn search<F: Fetch>(
 enum InclusionOutcome {
     /// The entry is at its index.
     Kept,
-    /// The entry is near its index; the finding.
+    /// The entry is near its index, or has another timestamp; with the finding.
     Elsewhere(Finding),
-    /// The entry is not there, or not yet.
+    /// The entry is neither at its index nor near it, and may still appear.
     Nowhere,
 }
 

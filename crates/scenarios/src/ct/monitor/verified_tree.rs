@@ -9,7 +9,7 @@ use crate::ct::checks::{self, CheckSink};
 use crate::ct::fetch::{Fetch, FetchError};
 use crate::ct::tile_cache::{TileCache, TileHashes};
 
-/// Number of tiles of leaf hashes that are kept: 8 kB each.
+/// Number of tiles of leaf hashes that are kept: 8 KiB each.
 const RECENT: usize = 128;
 
 /// The verified tree.

@@ -130,7 +130,8 @@ impl VirtualUser for Reader {
                 iteration.fail(finding.into());
             }
         }
-        // Waits as long as the log requested by Retry-After, or pauses while it is unavailable.
+        // Waits as long as the log requested by Retry-After, or pauses while the log is
+        // unavailable.
         if let Some(wait) = wait {
             iteration.pause(wait).await;
         }

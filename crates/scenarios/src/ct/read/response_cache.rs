@@ -1,4 +1,4 @@
-//! Cache of a reader.
+//! Cache of one log's files, which all users share.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -136,7 +136,7 @@ impl SharedState {
     }
 }
 
-/// Returns an error if the log does not accept chains to our roots.
+/// Returns an error if the log does not accept chains to the roots of the load test.
 async fn accepted(target: &Target, authorities: &Authorities) -> Result<(), PrepareError> {
     let Some(accepted) = target.roots().await? else {
         return Ok(());

@@ -110,7 +110,8 @@ impl VirtualUser for Writer {
             scenario.goal.finish(written);
         }
         scenario.buffers.lock().push(buffers);
-        // Waits as long as the log requested by Retry-After, or pauses while it is unavailable.
+        // Waits as long as the log requested by Retry-After, or pauses while the log is
+        // unavailable.
         if let Some(wait) = wait {
             iteration.pause(wait).await;
         }
@@ -221,8 +222,8 @@ impl LogSession {
     }
 }
 
-/// Returns whether the status comes from a log that is being restarted, or from a proxy in front of
-/// it. Then 503 means that the log stops or starts.
+/// Returns whether the status means that the log is being restarted: the log itself responds with
+/// 503 while it stops or starts, and a proxy in front of the log with 502 to 504.
 fn away(outage: &Outage, status: u16) -> bool {
     outage.expected() && matches!(status, 502..=504)
 }
@@ -248,7 +249,7 @@ fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Dura
     }
 }
 
-/// Judges a response with status 200. Returns whether it is a valid SCT.
+/// Judges a response with status 200. Returns whether the response is a valid SCT.
 fn judge(
     log: &Log,
     tags: Tags,

@@ -34,7 +34,7 @@ pub(super) struct Call {
     pub(super) raw: bool,
 }
 
-/// Splits the text before the next braces, the text in them, and the rest.
+/// Splits a text at its next braces: into the text before, within and after the braces.
 pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, TemplateError> {
     let Some(begin) = text.find("{{") else {
         return Ok(None);

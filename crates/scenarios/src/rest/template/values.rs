@@ -71,11 +71,11 @@ pub(in super::super) enum ArgumentError {
     NotWhole(String),
     #[error("has a number above {0}")]
     TooLarge(u64),
-    #[error("ends before it begins")]
+    #[error("has a `to` below its `from`")]
     Backwards,
     #[error("has nothing to pick from")]
     NoWords,
-    #[error("takes no `{0}`")]
+    #[error("has the unknown argument `{0}`")]
     Unknown(String),
 }
 
