@@ -264,7 +264,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
     /// column because of the other columns, and, if k is negative (k > -64), by less than
     /// 64·(2^(64·N) - p), which is 2^22 in the top column for P-256 and zero for P-384. So k is
     /// computed from a smaller top column: 2^([`TOP`](Digits::TOP)/2) is subtracted first, which is
-    /// 2^24 and 2^10.
+    /// 2^24 for P-256 and 2^10 for P-384.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn reduce(mut self) -> Residues<M, N, L> {
