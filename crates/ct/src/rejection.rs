@@ -136,9 +136,9 @@ codes! {
     /// The leaf has an extension that this log is configured to refuse. The detail names the
     /// extension.
     ExtensionRefused = "extension_refused",
-    /// A precertificate was sent to `add-chain`. Accepted: on `add-pre-chain`.
+    /// A precertificate was sent to `add-chain`. Submit it to `add-pre-chain`.
     PrecertificateOnAddChain = "precertificate_on_add_chain",
-    /// A certificate without poison was sent to `add-pre-chain`. Accepted: on `add-chain`.
+    /// A certificate without poison was sent to `add-pre-chain`. Submit it to `add-chain`.
     CertificateOnAddPreChain = "certificate_on_add_pre_chain",
     /// The poison is not exactly one critical extension with the value NULL (RFC 6962 section 3.1).
     InvalidPoison = "invalid_poison",

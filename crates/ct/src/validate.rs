@@ -360,8 +360,8 @@ fn precert(
 }
 
 fn missing_issuer() -> Rejection {
-    let detail = "the chain has no certificate of the authority that will issue the final \
-                  certificate, so that there is no issuer key to log: add that certificate";
+    let detail = "the chain has no certificate of the CA that will issue the final \
+                  certificate, so the entry has no issuer key: add the certificate of this CA";
     Rejection::of(0, Code::MissingIssuer, detail)
 }
 

@@ -63,7 +63,7 @@ pub enum MintError {
     #[error("not a usable certificate: {0}")]
     Leaf(&'static str),
     /// The CA has expired, so clients would refuse its certificates.
-    #[error("the CA's certificate expired at {ended} (Unix time): create a new CA and replace it")]
+    #[error("the CA's certificate expired at {ended} (Unix time): replace it with a new CA")]
     CaExpired {
         /// End of its validity, in seconds since 1970.
         ended: i64,

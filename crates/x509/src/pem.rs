@@ -39,8 +39,8 @@ pub enum PemError {
     NoCertificate,
     /// The file has a private key in place of certificates.
     #[error(
-        "the text has no PEM certificate, but a private key: exchange the two files, if they are \
-         swapped"
+        "the text has no PEM certificate, but a private key: check whether the key file and the \
+         certificate file are swapped"
     )]
     OnlyKey,
     /// The file has DER.

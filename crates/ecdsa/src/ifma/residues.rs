@@ -48,8 +48,8 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         Self { digits, modulus }
     }
 
-    /// Loads the residues with this Montgomery form in limbs: below 2^[`SPARE`](Digits::SPARE)
-    /// times the prime.
+    /// Loads residues from the limbs of their Montgomery forms. The loaded integers are below
+    /// 2^[`SPARE`](Digits::SPARE) times the prime.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn load(limbs: &[__m512i; N]) -> Self {
@@ -73,7 +73,8 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
     /// Returns the residues of all lanes.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     pub(super) fn store(&self) -> [Residue<M, N>; LANES] {
-        // The product with 2^(64·N), divided by R, is in the form of the limbs and below 2·p.
+        // Multiplying by 2^(64·N) and dividing by R gives the Montgomery form of `Residue`, below
+        // 2·p.
         let mut power = [_mm512_setzero_si512(); L];
         power[L - 1] = splat(1 << M::TOP);
         let digits = self.times(&Self::new(power)).carry().digits;

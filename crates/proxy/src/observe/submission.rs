@@ -15,18 +15,18 @@ pub(crate) enum Submission {
     Waiting(Option<String>),
     /// The log returned an SCT.
     Accepted { sct: Sct, verified: Verified },
-    /// The log refused the chain; its reason.
+    /// The log refused the chain. The field is the log's reason.
     Refused(String),
-    /// The log was unavailable or the queue was full; details.
+    /// The log was unavailable or the queue was full. The field has the details.
     Failed(String),
 }
 
 /// Result of verifying the returned SCT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// The SCT is valid; the name of the key.
+    /// The SCT is valid. The field names the key that verified it.
     By(String),
-    /// The SCT is false; the reason.
+    /// The SCT is false. The field is the reason.
     No(String),
     /// The key of the log is unknown.
     UnknownKey,
