@@ -63,7 +63,10 @@ pub enum MintError {
     #[error("not a usable certificate: {0}")]
     Leaf(&'static str),
     /// The CA has expired, so clients would refuse its certificates.
-    #[error("the CA's certificate expired at {ended} (Unix time): replace it with a new CA")]
+    #[error(
+        "the CA's certificate expired at {ended} (Unix time): create a new CA, and use the new CA \
+         instead"
+    )]
     CaExpired {
         /// End of its validity, in seconds since 1970.
         ended: i64,

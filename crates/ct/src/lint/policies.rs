@@ -19,7 +19,7 @@ pub struct PolicyFinding {
 }
 
 impl PolicyFinding {
-    /// Returns the finding for the list of findings; `None` if the policy is met.
+    /// Returns the result as a finding of the lint; `None` if the policy is met.
     pub(super) fn finding(&self) -> Option<LintFinding> {
         let (wrong, unverified) = self.codes;
         match (&self.verdict, self.uncertain) {

@@ -7,11 +7,12 @@ use lucarne_ct::Sct;
 pub(crate) enum Submission {
     /// There is no log to submit to.
     Not,
-    /// A log has the certificate already, according to a verified SCT; its name.
+    /// A log has the certificate already, according to a verified SCT. The field is the log's name.
     NotNeeded(String),
-    /// No configured log accepts the certificate; the reason.
+    /// No configured log accepts the certificate. The field is the reason.
     NoLog(String),
-    /// The submission waits for its turn; the last error.
+    /// The submission waits for its turn. The field is the error of the last attempt, if there was
+    /// one.
     Waiting(Option<String>),
     /// The log returned an SCT.
     Accepted { sct: Sct, verified: Verified },
