@@ -196,7 +196,7 @@ fn minted() -> Outcome<Vec<Ders>> {
     Ok(chains)
 }
 
-/// Adds the seeds that a chain itself provides.
+/// Adds the seeds from the certificates of a chain: JSON bodies, certificates, SCT lists, PEM, CSV.
 fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
     let json = lucarne_mint::Chain::new(chain.clone()).to_json();
     seeds.add("chain_json", &json)?;
@@ -314,7 +314,7 @@ fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
     seeds.add("signer_request", &response[4..])
 }
 
-/// Returns the chains of the corpus of real certificates; none if it is absent.
+/// Returns the chains in the corpus of real certificates, or no chains if the corpus is absent.
 fn real_chains() -> Vec<Ders> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     let corpus = std::env::var_os("LUCARNE_CORPUS").map_or_else(beside, PathBuf::from);
@@ -332,7 +332,8 @@ fn real_chains() -> Vec<Ders> {
     chains
 }
 
-/// Reads the chain in a PEM file, unless the file has no chain or an overlong one.
+/// Reads the chain in a PEM file. Returns `None` for a file without a chain or with an overlong
+/// one.
 fn read_chain(file: &Path) -> Option<Ders> {
     let pem = fs::read_to_string(file).ok()?;
     let chain: Ders = pem::decode(&pem)

@@ -1,10 +1,10 @@
-//! A message between an instance and the leader parses to the value that was written.
+//! A message between an instance and the leader is the same after encoding and parsing.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-// The file alone, because its crate depends on two databases.
+// The target includes this file instead of its crate, because the crate depends on two databases.
 #[allow(dead_code)]
 #[path = "../../crates/log/src/submit/forward_wire.rs"]
 mod wire;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let written = Batch::encode(&batch.configuration, &batch.items);
-    let again = Batch::parse(written).expect("what was written is read");
+    let again = Batch::parse(written).expect("an encoded batch parses");
     assert_eq!(format!("{:?}", again.items), format!("{:?}", batch.items));
     for item in again.items {
         assert_eq!(item.entry.identity, item.entry.signed.identity());

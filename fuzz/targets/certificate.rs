@@ -1,5 +1,5 @@
-//! All methods of a parsed certificate return without a panic, and every slice is a part of its
-//! bytes.
+//! All methods of a parsed certificate return without a panic, and every returned slice is within
+//! the certificate.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

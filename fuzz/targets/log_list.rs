@@ -1,4 +1,4 @@
-//! In any log list, a usable log has the key of its ID.
+//! In a log list that parses, each log that the list returns has the ID of its key.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-// The file alone, because its crate depends on two databases.
+// The target includes this file instead of its crate, because the crate depends on two databases.
 // `record` uses this module.
 #[path = "../../crates/log/src/error/record_error.rs"]
 mod error;

@@ -1,4 +1,4 @@
-//! Every checkpoint that verifies as one of the log is one that the log has signed.
+//! The log has signed every checkpoint that verifies with the log's key.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 
 use crate::roots::{RootError, Roots, SkippedRoot};
 
-/// The selection of a report's records that become roots, like Sunlight's `ccadbroots`.
+/// Selection of the records of a report that become roots, as in Sunlight's `ccadbroots`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CcadbProgramme {
     /// Roots that at least one root programme includes or once included. Certificates of removed

@@ -40,10 +40,10 @@ pub struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Parses one certificate.
+    /// Parses the certificate that fills `der`.
     ///
     /// # Errors
-    /// The first field that violates RFC 5280, with its position.
+    /// The first field that violates the structure of RFC 5280, with its position.
     pub fn parse(der: &'a [u8]) -> Result<Self, DerError> {
         let mut outer = Reader::new(der);
         let certificate = outer.expect(tag::SEQUENCE, "Certificate")?;
@@ -80,7 +80,7 @@ impl<'a> Certificate<'a> {
         self.tbs.raw
     }
 
-    /// Returns the version: 1, 2 or 3, or another encoded value.
+    /// Returns the version: the encoded value plus 1, usually 3; 1 if the field is absent.
     pub fn version(&self) -> u8 {
         self.version
     }
@@ -195,7 +195,7 @@ impl<'a> Certificate<'a> {
     /// [`SctList::parse`](crate::SctList::parse) to parse the list.
     ///
     /// # Errors
-    /// An extension whose value is not an OCTET STRING (RFC 6962, section 3.3).
+    /// If the value of the extension is not an OCTET STRING (RFC 6962, section 3.3).
     pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
         let Some(extension) = self.extension(oid::content::SCT_LIST) else {
             return Ok(None);
@@ -261,7 +261,8 @@ impl<'a> TbsFields<'a> {
     }
 }
 
-/// Returns the extensions of `[3]` and the SEQUENCE OF Extension inside.
+/// Iterates over the extensions in the element `[3]`, given with the SEQUENCE OF Extension inside
+/// it.
 fn extensions<'a>(
     extensions: Option<(Tlv<'a>, Tlv<'a>)>,
 ) -> impl Iterator<Item = Extension<'a>> + use<'a> {
@@ -307,7 +308,7 @@ fn is_true(boolean: Tlv<'_>) -> bool {
 /// An extension of a certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Extension<'a> {
-    /// The whole Extension.
+    /// The whole Extension in DER, including tag and length.
     pub raw: &'a [u8],
     /// DER content octets of the identifier.
     pub oid: &'a [u8],

@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 
 use crate::rejection::{Code, Rejection};
 
-/// Limits on a body, checked before anything else.
+/// Limits on a body, checked before the body is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainLimits {
     /// Maximum length of the body in bytes.
@@ -80,7 +80,7 @@ impl Chain {
     /// Creates the chain of these certificates, leaf first.
     ///
     /// # Errors
-    /// [`Code::EmptyChain`]; [`Code::BodyTooLarge`] for more than 4 GiB.
+    /// [`Code::EmptyChain`]; [`Code::BodyTooLarge`] for 4 GiB or more.
     pub fn from_ders<D: AsRef<[u8]>>(ders: impl IntoIterator<Item = D>) -> Result<Self, Rejection> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for der in ders {
@@ -206,7 +206,7 @@ enum Base64Error {
     Length,
 }
 
-/// Decodes strictly, which is fast; falls back to tolerant decoding.
+/// Decodes strictly, which is fast. If that fails, decodes tolerantly.
 fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), Base64Error> {
     let before = out.len();
     if base64_simd::STANDARD.decode_append(base64, out).is_ok() {
@@ -255,7 +255,7 @@ impl<'de> Visitor<'de> for &mut Decoder {
     }
 }
 
-/// A key of the object, compared with `chain`. Other keys are not copied.
+/// Parser of a field name, which is `true` for `chain`. Field names are not copied.
 struct IsChain;
 
 impl<'de> DeserializeSeed<'de> for IsChain {
@@ -278,7 +278,7 @@ impl Visitor<'_> for IsChain {
     }
 }
 
-/// The array of certificates.
+/// Parser of the array of certificates.
 struct Elements<'d>(&'d mut Decoder);
 
 impl<'de> DeserializeSeed<'de> for Elements<'_> {
@@ -296,7 +296,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
         f.write_str("an array of base64 strings")
     }
 
-    /// Accepts `"chain": null`, which some clients send for a missing chain.
+    /// Refuses `"chain": null`, which some clients send, as a missing chain.
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
         let detail = "chain is null; expected an array of certificates in base64";
         Err(self.0.reject(Rejection::new(Code::MissingChain, detail)))
@@ -312,7 +312,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     }
 }
 
-/// A certificate with its index in the chain.
+/// Parser of one certificate, with its index in the chain.
 struct Element<'d>(&'d mut Decoder, usize);
 
 impl<'de> DeserializeSeed<'de> for Element<'_> {

@@ -47,8 +47,9 @@ pub enum CheckpointError {
     Key(#[from] KeyError),
 }
 
-/// A signed tree head, with the signature of the checkpoint: an `RFC6962NoteSignature` is the
-/// timestamp and the signature of the TreeHeadSignature structure (static-ct-api, "Checkpoints").
+/// A signed tree head, parsed from a checkpoint. The signature line of the checkpoint
+/// (`RFC6962NoteSignature`) has the timestamp, and the signature over the TreeHeadSignature
+/// structure (static-ct-api, "Checkpoints").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTreeHead {
     /// Size and root of the tree, and the origin of the log.

@@ -36,16 +36,16 @@ impl Delivery {
     }
 }
 
-/// An SCT whose signature by a log of the list over this certificate has been verified.
+/// An SCT for this certificate, with a verified signature by a listed log.
 #[derive(Debug, Clone, Copy)]
 pub struct ValidSct<'a> {
-    /// The log of the SCT.
+    /// The log that signed the SCT.
     pub log: &'a ListedLog,
     /// The log's state at the time of the check.
     pub state: Option<LogState>,
-    /// Milliseconds since 1970.
+    /// Timestamp of the SCT in milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// The delivery of the SCT.
+    /// Method of delivery.
     pub delivery: Delivery,
 }
 
@@ -69,21 +69,23 @@ pub struct CtPolicy {
     pub source: &'static str,
     /// Date of the policy text that these rules implement.
     pub as_of: &'static str,
-    /// Logs in these states at the time of the check count.
+    /// States of logs whose SCTs count, at the time of the check.
     pub current: &'static [LogStatus],
     /// Embedded SCTs that were signed before their log entered one of these states also count, if
-    /// at least one SCT is of a current log.
+    /// at least one SCT is from a current log.
     pub once: &'static [LogStatus],
     /// Whether the earliest of all presented SCTs decides if an SCT was signed before its log
-    /// entered this state; otherwise each SCT's own timestamp decides.
+    /// entered a state of `once`; otherwise each SCT's own timestamp decides.
     pub earliest_decides: bool,
     /// Rules for embedded SCTs by lifetime, shortest first.
     pub embedded: &'static [LifetimeRule],
     /// Whether SCTs in stapled OCSP responses count.
     pub ocsp: bool,
-    /// Required number of distinct current logs for SCTs by TLS or OCSP.
+    /// Required number of distinct current logs for SCTs in the TLS handshake or in an OCSP
+    /// response.
     pub delivered_logs: usize,
-    /// Whether embedded SCTs of current logs count together with at least one SCT by TLS or OCSP.
+    /// Whether embedded SCTs of current logs also count, if at least one SCT is in the TLS
+    /// handshake or in an OCSP response.
     pub delivered_mixes: bool,
     /// Required number of distinct operators of the logs that count.
     pub operators: usize,
@@ -112,7 +114,7 @@ impl CtPolicy {
             once: &[Retired],
             earliest_decides: true,
             embedded: const { &[rule(Some(180), 2, EVERY), rule(None, 3, EVERY)] },
-            // Not counted since version 148.
+            // Chrome has not counted SCTs of OCSP responses since version 148.
             ocsp: false,
             delivered_logs: 2,
             delivered_mixes: false,
@@ -196,13 +198,13 @@ pub enum Shortfall {
     #[error("no valid SCT")]
     None,
     /// All SCTs are in a stapled OCSP response, which does not count.
-    #[error("SCTs in a stapled OCSP response only, which do not count")]
+    #[error("all SCTs are in a stapled OCSP response, which does not count")]
     OnlyOcsp,
     /// No SCT is by a log that counts now.
     #[error("no SCT of a log that is qualified, usable or read-only")]
     NoCurrentLog,
     /// There are too few logs.
-    #[error("SCTs of {found} of the {needed} logs that {} needs", lived(*.days))]
+    #[error("SCTs of distinct logs: found {found}, expected {needed} for {}", lived(*.days))]
     Logs {
         /// Number of logs that count, after the limit for each operator.
         found: usize,
@@ -212,7 +214,7 @@ pub enum Shortfall {
         days: Option<u64>,
     },
     /// There are too few operators.
-    #[error("the logs are of {found} of the {needed} operators needed")]
+    #[error("distinct operators of the logs: found {found}, expected {needed}")]
     Operators {
         /// Number of operators of logs that count.
         found: usize,

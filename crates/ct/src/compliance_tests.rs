@@ -67,28 +67,28 @@ fn embedded_scts_by_number_state_and_operator() {
         (
             90,
             vec![e(&a, 9)],
-            "no: SCTs of 1 of the 2 logs that a certificate of 90 days needs",
-            "no: SCTs of 1 of",
+            "no: SCTs of distinct logs: found 1, expected 2 for a certificate of 90 days",
+            "no: SCTs of distinct logs: found 1,",
         ),
         (
             90,
             vec![e(&a, 9), e(&a, 10)],
-            "no: SCTs of 1 of",
-            "no: SCTs of 1 of",
+            "no: SCTs of distinct logs: found 1,",
+            "no: SCTs of distinct logs: found 1,",
         ),
         (
             90,
             vec![e(&a, 9), e(&a2, 9)],
-            "no: the logs are of 1 of the 2 operators",
-            "no: SCTs of 1 of",
+            "no: distinct operators of the logs: found 1, expected 2",
+            "no: SCTs of distinct logs: found 1,",
         ),
         (90, vec![e(&a, 9), e(&b, 9)], "yes", "yes"),
         (180, vec![e(&a, 9), e(&b, 9)], "yes", "yes"),
         (
             181,
             vec![e(&a, 9), e(&b, 9)],
-            "no: SCTs of 2 of the 3 logs that a certificate of 181 days needs",
-            "no: SCTs of 2",
+            "no: SCTs of distinct logs: found 2, expected 3 for a certificate of 181 days",
+            "no: SCTs of distinct logs: found 2",
         ),
         (181, vec![e(&a, 9), e(&b, 9), e(&a2, 9)], "yes", "yes"),
         (
@@ -103,8 +103,8 @@ fn embedded_scts_by_number_state_and_operator() {
         (
             90,
             vec![e(&a, 9), e(&retired, 4)],
-            "no: SCTs of 1 of",
-            "no: SCTs of 1 of",
+            "no: SCTs of distinct logs: found 1,",
+            "no: SCTs of distinct logs: found 1,",
         ),
         (
             90,
@@ -115,14 +115,14 @@ fn embedded_scts_by_number_state_and_operator() {
         (
             90,
             vec![e(&a, 9), e(&pending, 9)],
-            "no: SCTs of 1",
-            "no: SCTs of 1",
+            "no: SCTs of distinct logs: found 1",
+            "no: SCTs of distinct logs: found 1",
         ),
         (
             90,
             vec![e(&a, 9), e(&rejected, 3)],
-            "no: SCTs of 1",
-            "no: SCTs of 1",
+            "no: SCTs of distinct logs: found 1",
+            "no: SCTs of distinct logs: found 1",
         ),
         (
             90,
@@ -164,29 +164,33 @@ fn delivered_scts() {
         // Chrome no longer counts SCTs of OCSP responses.
         (
             vec![(&a, 9, Tls), (&b, 9, Ocsp)],
-            "no: SCTs of 1 of",
+            "no: SCTs of distinct logs: found 1,",
             "yes: SCTs (TLS) of 2 logs",
         ),
         (
             vec![(&a, 9, Ocsp), (&b, 9, Ocsp)],
-            "no: SCTs in a stapled OCSP response only",
+            "no: all SCTs are in a stapled OCSP response",
             "yes: SCTs (OCSP) of 2 logs",
         ),
         (
             vec![(&a, 9, Tls), (&a2, 9, Tls)],
-            "no: the logs are of 1 of the 2 operators",
+            "no: distinct operators of the logs: found 1, expected 2",
             "yes",
         ),
-        (vec![(&a, 9, Tls)], "no: SCTs of 1 of", "no: SCTs of 1 of"),
+        (
+            vec![(&a, 9, Tls)],
+            "no: SCTs of distinct logs: found 1,",
+            "no: SCTs of distinct logs: found 1,",
+        ),
         (
             vec![(&a, 9, Ocsp), (&a2, 9, Ocsp)],
-            "no: SCTs in a stapled OCSP response only",
+            "no: all SCTs are in a stapled OCSP response",
             "yes",
         ),
         (
             vec![(&a, 9, Tls), (&retired, 3, Tls)],
-            "no: SCTs of 1 of",
-            "no: SCTs of 1",
+            "no: SCTs of distinct logs: found 1,",
+            "no: SCTs of distinct logs: found 1",
         ),
         (
             vec![(&retired, 3, Tls)],
@@ -196,7 +200,7 @@ fn delivered_scts() {
         // Embedded SCTs count for Apple in addition, but not for Chrome.
         (
             vec![(&a, 9, Embedded), (&b, 9, Ocsp)],
-            "no: SCTs of 1 of",
+            "no: SCTs of distinct logs: found 1,",
             "yes: SCTs (OCSP) of 2",
         ),
     ] {
@@ -256,7 +260,7 @@ fn a_log_that_changed_hands() {
     let at = |time| judge(&CHROME, 90, &[(&a, 9, Embedded), (&sold, time, Embedded)]);
     assert!(at(99).starts_with("yes"), "{}", at(99));
     assert!(
-        at(100).starts_with("no: the logs are of 1 of the 2 operators"),
+        at(100).starts_with("no: distinct operators of the logs: found 1, expected 2"),
         "{}",
         at(100)
     );

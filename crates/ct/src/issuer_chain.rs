@@ -51,7 +51,7 @@ pub(crate) enum IssuerPath<'c> {
 }
 
 impl<'c> IssuerPath<'c> {
-    /// Examines the certificates of a chain after `leaf`.
+    /// Parses the certificates of a chain after `leaf`, and checks everything except signatures.
     pub(crate) fn examine(
         leaf: &Certificate<'c>,
         above: impl Iterator<Item = &'c [u8]>,
@@ -199,7 +199,7 @@ impl IssuerChain<'_> {
     /// verified.
     ///
     /// # Errors
-    /// The certificate whose signature does not verify, and the reason.
+    /// If a signature does not verify: the index of the certificate, and the reason.
     pub(crate) fn verify(self, verification: &Verification) -> Result<VerifiedIssuer, Rejection> {
         let top = self.above.last().unwrap_or(&self.issuer);
         let root = root_that_signed(top, &self.roots, verification)?;
@@ -273,7 +273,7 @@ impl UnverifiedCertificate<'_> {
         verified.map_err(|error| self.reject(error))
     }
 
-    /// Verifies with a signature that may already have been tried in a batch.
+    /// Verifies this certificate. Its signature `known` may already have been tried in a batch.
     pub(crate) fn verify_known_with(
         &self,
         known: &KnownSignature,

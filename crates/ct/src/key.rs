@@ -311,7 +311,7 @@ mod tests {
         );
     }
 
-    /// Created with openssl for this test, in both forms.
+    /// A key that openssl created for this test, as SEC 1 and as PKCS #8.
     const SEC1: &str = "-----BEGIN EC PARAMETERS-----
 BggqhkjOPQMBBw==
 -----END EC PARAMETERS-----

@@ -10,8 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::entry::sha256;
 
 /// Maximum memory of all tables of a process in bytes: 64 P-384 keys or 145 P-256 keys. The web has
-/// fewer issuing CAs with ECDSA keys that issue every day. Signatures of the other CAs are verified
-/// without a table.
+/// fewer CAs with ECDSA keys that issue certificates every day. Signatures of the other CAs are
+/// verified without a table.
 pub(crate) const TABLE_BYTES: usize = 22_000_000;
 
 /// Number of valid signatures after which all counts are halved, so that counts reflect recent use.
@@ -112,7 +112,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Returns `true` if the signature over this digest is valid. `false` may be wrong.
+    /// Returns `true` only if the signature over this digest is valid. The result for a valid
+    /// signature may be `false`.
     pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
         self.prepared.accepts(digest, signature)
     }
@@ -129,7 +130,7 @@ impl Known {
         self.kind
     }
 
-    /// Returns `true` at the first call only: aws-lc-rs then verifies the signature, too.
+    /// Returns `true` only at the first call. aws-lc-rs then verifies the signature as well.
     pub(crate) fn is_new(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
@@ -169,7 +170,8 @@ impl KnownKeys {
     pub(crate) fn used(&self, name: &KeyName, prepare: impl FnOnce() -> Option<Prepared>) {
         let uses = self.uses.lock().note(&name.hash);
         let (often, over) = (uses / name.kind.often(), uses % name.kind.often());
-        // At 1, 2, 4, 8 times the threshold: rarely, and often enough because counts are halved.
+        // Continues only at 1, 2, 4, 8, … times the threshold. This is rare, but sufficient,
+        // because counts are halved regularly.
         if over != 0 || !often.is_power_of_two() || self.keys.read().contains_key(&name.hash) {
             return;
         }
@@ -186,8 +188,8 @@ impl KnownKeys {
     }
 
     /// Returns the keys to remove, so that this number of bytes becomes free. Returns `None` if
-    /// these keys together have verified more than half as many signatures as the new key.
-    /// Otherwise two keys would replace each other repeatedly.
+    /// these keys together have verified more than half as many signatures as the new key. Without
+    /// this margin, two keys would replace each other repeatedly.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.kind.bytes()).sum();

@@ -52,7 +52,7 @@ impl KnownSignature {
         self.accepted.get().is_some()
     }
 
-    /// Tries signatures in batches.
+    /// Verifies signatures in batches with our own arithmetic, and stores the results.
     pub fn try_all(signatures: &[Arc<Self>]) {
         let (asked, claims): (Vec<_>, Vec<_>) = signatures
             .iter()

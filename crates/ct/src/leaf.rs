@@ -23,7 +23,8 @@ pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] 
     [kind, high, low, a, b, c, d, e]
 }
 
-/// Returns the index in a list of extensions; `None` if the list has no `leaf_index`.
+/// Returns the index in a list of extensions; `None` if the list has no `leaf_index` or is
+/// malformed.
 pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     loop {
         let kind = take(&mut extensions, 1)?;
@@ -43,7 +44,8 @@ pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     }
 }
 
-/// Appends the MerkleTreeLeaf of an entry, which the tree hashes and the SCT signs.
+/// Appends the MerkleTreeLeaf of an entry. The tree hashes these bytes, and the SCT has a signature
+/// over them.
 ///
 /// `timestamp` is in milliseconds since 1970. `index` is the index of the entry in the tree.
 pub fn merkle_tree_leaf<'a>(
@@ -194,13 +196,13 @@ pub enum TileLeafError {
     #[error("the data tile ends in the middle of an entry, in its {0}")]
     Truncated(&'static str),
     /// The entry type is neither 0 nor 1.
-    #[error("unknown entry type {0}")]
+    #[error("unknown entry type {0}; expected 0 or 1")]
     UnknownEntryType(u16),
     /// The extensions have no `leaf_index`.
     #[error("an entry has no leaf_index extension")]
     NoLeafIndex,
     /// The fingerprints are not a multiple of 32 bytes.
-    #[error("{0} bytes of fingerprints are not a multiple of 32")]
+    #[error("the fingerprints of an entry have {0} bytes; expected a multiple of 32")]
     Fingerprints(usize),
 }
 
@@ -256,10 +258,10 @@ impl<'a> TileLeafRef<'a> {
     }
 }
 
-/// A MerkleTreeLeaf of a static CT log: the bytes that the tree hashes and that the entry's SCT
-/// signs.
+/// A MerkleTreeLeaf of a static CT log: the bytes that the tree hashes and that the log signs for
+/// the SCT.
 ///
-/// A key that only signs these bytes for SCTs cannot be misused to sign a tree head in place of a
+/// A key that signs only these bytes for SCTs cannot be misused to sign a tree head in place of a
 /// leaf, because a tree head begins with other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MerkleTreeLeafRef<'a> {
@@ -309,7 +311,7 @@ pub enum MerkleTreeLeafError {
     /// The entry is invalid.
     #[error(transparent)]
     Entry(#[from] TileLeafError),
-    /// There are other extensions than the index, or trailing bytes.
+    /// The leaf has extensions other than the index, or trailing bytes.
     #[error("the leaf has extensions other than leaf_index, or trailing bytes")]
     Extra,
 }

@@ -143,7 +143,7 @@ impl<'a> Lint<'a> {
         findings.extend(self.list_findings());
         let scts = self.scts(leaf, precertificate, issuer, &mut findings);
         if scts.is_empty() {
-            let detail = "no SCT is embedded, and SCTs by OCSP or TLS cannot be seen in a \
+            let detail = "no SCT is embedded, and SCTs of OCSP or TLS are not part of a \
                           certificate";
             findings.push(LintFinding::new(LintCode::NoSct, detail));
         }
@@ -243,7 +243,7 @@ impl<'a> Lint<'a> {
             let made = time::display(i64::try_from(made_ms).unwrap_or(i64::MAX));
             let detail = format!(
                 "the log list was created at {made}, more than 70 days before the date of this \
-                 lint: states may have changed since, and Chrome itself uses no older list"
+                 lint: states may have changed since, and Chrome does not use an older list"
             );
             LintFinding::new(LintCode::OldLogList, detail)
         })
@@ -302,7 +302,7 @@ impl<'a> Lint<'a> {
             // Without the issuer, the changes by a Precertificate Signing Certificate are unknown.
             _ if !names_match(precertificate.issuer(), certificate.issuer()) => {
                 let detail = "the issuer of the precertificate is unknown and differs from that \
-                              of the certificate: they cannot be compared";
+                              of the certificate: the certificates cannot be compared";
                 vec![LintFinding::new(LintCode::NoIssuer, detail)]
             }
             _ => difference::differences(&tbs_without_poison(precertificate), &without_scts),
@@ -319,12 +319,12 @@ fn unknown_issuer(why: &SctFinding) -> LintFinding {
     match why {
         SctFinding::OtherIssuer => LintFinding::new(
             LintCode::OtherIssuer,
-            "no known certificate of the issuer has the key that signed it, or the signature has an \
+            "no known certificate of the issuer has the signing key, or the signature has an \
              algorithm that is no longer verified",
         ),
         _ => LintFinding::new(
             LintCode::NoIssuer,
-            "the issuer is unknown: logs sign its key, too, so that no SCT can be verified",
+            "the issuer is unknown: logs also sign the hash of its key, so no SCT can be verified",
         ),
     }
 }
@@ -334,7 +334,7 @@ fn unreadable(why: &UnreadSct, place: usize) -> LintFinding {
         // `A` begins the base64 of an SCT of version 1, `{` the response of a log.
         UnreadSct::Sct(SctError::Version(b'A' | b'{')) => LintFinding::new(
             LintCode::SctIsText,
-            "it is the base64 of an SCT or the JSON of a log's response; expected the binary \
+            "the SCT is encoded as base64 or as the JSON of a log; expected the binary \
              structure of RFC 6962, section 3.2",
         ),
         why => LintFinding::new(LintCode::SctUnreadable, why.to_string()),

@@ -95,7 +95,8 @@ pub struct ListedLog {
     pub description: String,
     /// Current operator.
     pub operator: String,
-    /// Former operators with the end of each in milliseconds since 1970, earliest first.
+    /// Former operators, earliest first, each with the end of its operation in milliseconds since
+    /// 1970.
     pub previous_operators: Vec<(String, u64)>,
     /// SHA-256 of the key.
     pub log_id: LogId,
@@ -134,7 +135,7 @@ impl ListedLog {
     }
 }
 
-/// A skipped log.
+/// A log that was skipped because it cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedLog {
     /// Description of the log, or its index in the list.
@@ -145,7 +146,7 @@ pub struct SkippedLog {
 
 impl fmt::Display for SkippedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the log `{}` is left out: {}", self.log, self.why)
+        write!(f, "the log `{}` is skipped: {}", self.log, self.why)
     }
 }
 
@@ -153,18 +154,18 @@ impl fmt::Display for SkippedLog {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListedLogError {
     /// The operator has no name.
-    #[error("its operator has no `name`")]
+    #[error("the operator has no `name`")]
     NoOperator,
     /// Another log of the list has the same key.
     #[error("`{0}` has the same key")]
     SameKey(String),
     /// The private key of the log is public, so that anyone can sign.
-    #[error("its private key is public, so its SCTs prove nothing")]
+    #[error("the private key of the log is public, so its SCTs prove nothing")]
     PublicPrivateKey,
-    /// The text with this name is missing.
-    #[error("it has no text `{0}`")]
+    /// The field with this name is missing or is not a string.
+    #[error("the field `{0}` is missing or is not a string")]
     NoText(&'static str),
-    /// The text of this name is not base64.
+    /// The field with this name is not base64.
     #[error("`{0}` is not base64")]
     NotBase64(&'static str),
     /// The key is invalid.
@@ -188,8 +189,8 @@ pub enum ListedLogError {
     /// A previous operator has no name.
     #[error("a previous operator has no `name`")]
     NoPreviousOperator,
-    /// The time with this name is missing.
-    #[error("there is no text `{0}`")]
+    /// The time with this name is missing or is not a string.
+    #[error("the time `{0}` is missing or is not a string")]
     NoTime(&'static str),
     /// The text is not a time.
     #[error("`{key}`: `{value}` is not a time in UTC")]
@@ -211,7 +212,7 @@ pub enum LogListError {
     #[error("not a log list (version 3 JSON): expected a list `operators`")]
     NoOperators,
     /// No log of the list can be used.
-    #[error("there is no usable log in this list{}", first(.0))]
+    #[error("the log list has no usable log{}", first(.0))]
     Empty(Vec<SkippedLog>),
 }
 
@@ -240,7 +241,7 @@ pub struct LogList {
 }
 
 impl LogList {
-    /// Parses a list.
+    /// Parses a log list in JSON.
     ///
     /// # Errors
     /// [`LogListError`]; a single invalid log is [`skipped`](Self::skipped) instead.

@@ -204,7 +204,7 @@ fn keys_that_everybody_has_prove_nothing() {
 
 proptest! {
     /// Replaces any single value of a valid list: the list is parsed or refused, and no log ever
-    /// has an ID that differs from its key's.
+    /// has an ID that differs from the hash of its key.
     #[test]
     fn nothing_makes_it_panic(place in 0..40usize, with in 0..8usize) {
         let mut document = list(vec![log(1), log(2)]);

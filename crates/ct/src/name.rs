@@ -3,7 +3,7 @@
 //! Two names match if their bytes are equal, or if they have the same text in another string type
 //! or with other white space: authorities changed from PrintableString to UTF8String without
 //! reissuing their own certificates. Letter case matters, although RFC 5280, section 7.1 would
-//! ignore it: no chain in use needs that, and every other log refuses it.
+//! ignore it. No chain in use depends on that rule, and every other log refuses such chains.
 
 use std::fmt::Write;
 
@@ -93,7 +93,7 @@ fn text(value: Tlv<'_>) -> Option<String> {
         tag::UTF8_STRING | tag::PRINTABLE_STRING | tag::IA5_STRING | tag::VISIBLE_STRING => {
             String::from_utf8(octets.to_vec()).ok()
         }
-        // T.61 in theory, but Latin-1 in all certificates that use it.
+        // T.61 in theory, but Latin-1 in all certificates that use this type.
         tag::TELETEX_STRING => Some(octets.iter().map(|octet| char::from(*octet)).collect()),
         tag::BMP_STRING => {
             let units = octets.chunks_exact(2);
@@ -114,7 +114,7 @@ fn text(value: Tlv<'_>) -> Option<String> {
     }
 }
 
-/// Maximum length of a formatted name.
+/// Maximum length of a formatted name in characters.
 const SHOWN: usize = 400;
 
 /// Formats a Name, most specific part first: `CN=Example CA, O=Example, C=DE`.

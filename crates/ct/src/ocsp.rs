@@ -44,7 +44,7 @@ pub enum OcspError {
     #[error("has an unknown type")]
     Kind,
     /// The signer is neither the issuer nor a responder delegated by the issuer.
-    #[error("is not signed by the issuer of the certificate, nor by its responder")]
+    #[error("is signed neither by the issuer of the certificate nor by a responder of the issuer")]
     Signature,
     /// The response is about another certificate.
     #[error("is about another certificate")]
@@ -54,8 +54,8 @@ pub enum OcspError {
     Time,
 }
 
-/// Returns the status of `certificate`, issued by `issuer`, according to `response` at `now_ms`
-/// since 1970.
+/// Returns the status of `certificate`, issued by `issuer`, according to `response` at `now_ms`, in
+/// milliseconds since 1970.
 ///
 /// The response must be signed by the issuer, or by a responder with a certificate that the issuer
 /// has issued for this purpose (RFC 6960, section 4.2.2.2).
@@ -95,7 +95,7 @@ pub fn ocsp_status(
 /// The signature of the response is not verified: see [`ocsp_status`].
 ///
 /// # Errors
-/// The first field that violates RFC 6960.
+/// [`OcspError::Der`], [`OcspError::Kind`].
 pub fn sct_list_of_ocsp(response: &[u8]) -> Result<Option<&[u8]>, OcspError> {
     let response = match Response::read(response) {
         Err(OcspError::NotSuccessful(_)) => return Ok(None),
@@ -147,8 +147,9 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Returns `true` if a permitted signer has signed the response. The responderID only helps to
-    /// find the signer; all certificates are tried, because there are few.
+    /// Returns `true` if a permitted signer has signed the response. The responderID is ignored,
+    /// because it only helps to find the signer: the issuer and the first certificates in the
+    /// response are tried.
     fn is_signed(&self, issuer: &Certificate<'_>, now_ms: i64) -> bool {
         let Some(algorithm) = SignatureAlgorithm::read(self.algorithm.raw) else {
             return false;

@@ -51,8 +51,8 @@ pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), 
 /// TBSCertificate of the final certificate without its SCTs. If the poison is the only extension,
 /// `[3]` is removed.
 ///
-/// For a certificate without poison it returns the TBSCertificate (with minimal lengths around the
-/// extensions).
+/// For a certificate without poison, the result is its TBSCertificate (with minimal lengths around
+/// the extensions).
 pub fn tbs_without_poison(precertificate: &Certificate<'_>) -> Vec<u8> {
     splice(precertificate, None)
 }
@@ -72,8 +72,8 @@ pub fn tbs_without_poison_for(
 /// embedded SCTs have signed (RFC 6962, section 3.2). If the list is the only extension, `[3]` is
 /// removed.
 ///
-/// For a certificate without a list it returns the TBSCertificate (with minimal lengths around the
-/// extensions).
+/// For a certificate without a list, the result is its TBSCertificate (with minimal lengths around
+/// the extensions).
 pub fn tbs_without_scts(certificate: &Certificate<'_>) -> Vec<u8> {
     splice_out(certificate, oid::content::SCT_LIST, None)
 }
@@ -114,7 +114,7 @@ fn splice_out(
     out
 }
 
-/// Returns `[3]` with its content; empty if no extension is left.
+/// Returns the element `[3]` with the remaining extensions; empty if no extension is left.
 fn spliced_extensions(
     certificate: &Certificate<'_>,
     removed: &[u8],

@@ -28,7 +28,7 @@ impl fmt::Debug for LogId {
 /// The reasons why a key cannot be read or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The seed has a different length than Sunlight's.
+    /// The seed does not have the 32 bytes of Sunlight's seeds.
     #[error("wrong length of the seed: expected {expected} bytes, found {found}", expected = seed::SEED_LEN)]
     SeedLength {
         /// Length of the seed in bytes.

@@ -79,9 +79,10 @@ macro_rules! codes {
 codes! {
     /// The body is larger than the limit. Accepted: a body up to the limit named in the detail.
     BodyTooLarge = "body_too_large",
-    /// The body is not JSON. Accepted: an object as in RFC 6962 section 4.1, `{"chain":["…"]}`.
+    /// The body is not JSON, or has another structure. Accepted: an object as in RFC 6962 section
+    /// 4.1, `{"chain":["…"]}`.
     InvalidJson = "invalid_json",
-    /// The object has no `chain`, or it is not an array of strings.
+    /// The object has no `chain`, or `chain` is null.
     MissingChain = "missing_chain",
     /// The chain is empty. Accepted: at least the leaf.
     EmptyChain = "empty_chain",
@@ -95,7 +96,7 @@ codes! {
     /// form: DER, the parameters of the signed algorithm (NULL is `05 00`), no unused bits; an
     /// accepted root byte for byte. The detail names the field and the byte.
     NotCanonical = "not_canonical",
-    /// A certificate directly follows itself. Accepted: each certificate once.
+    /// The chain has a certificate more than once. Accepted: each certificate once.
     DuplicateCertificate = "duplicate_certificate",
     /// A certificate's issuer is not the subject of the next certificate. Accepted: leaf first,
     /// each certificate directly certifying the certificate before (RFC 6962 section 4.1).
@@ -135,9 +136,9 @@ codes! {
     /// The leaf has an extension that this log is configured to refuse. The detail names the
     /// extension.
     ExtensionRefused = "extension_refused",
-    /// A precertificate was sent to `add-chain`. Accepted: on `add-pre-chain`.
+    /// A precertificate was sent to `add-chain`. Submit it to `add-pre-chain`.
     PrecertificateOnAddChain = "precertificate_on_add_chain",
-    /// A certificate without poison was sent to `add-pre-chain`. Accepted: on `add-chain`.
+    /// A certificate without poison was sent to `add-pre-chain`. Submit it to `add-chain`.
     CertificateOnAddPreChain = "certificate_on_add_pre_chain",
     /// The poison is not exactly one critical extension with the value NULL (RFC 6962 section 3.1).
     InvalidPoison = "invalid_poison",

@@ -71,7 +71,7 @@ impl Root {
         self.issuer().fingerprint
     }
 
-    /// Returns the formatted subject.
+    /// Returns the subject as text, most specific part first.
     pub fn subject(&self) -> String {
         display_name(&self.signer.subject)
     }
@@ -172,7 +172,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Appends the roots of `other` that are missing.
+    /// Appends the roots of `other` that this set does not have.
     pub fn merge(&mut self, other: &Roots) {
         for root in &other.roots {
             self.insert(root.clone());
@@ -235,7 +235,7 @@ impl Roots {
             .filter_map(|place| self.roots.get(*place))
     }
 
-    /// Returns the root that equals this certificate.
+    /// Returns the root that equals this certificate byte for byte.
     pub fn find(&self, certificate: &Certificate<'_>) -> Option<&Arc<Root>> {
         let place = self
             .by_fingerprint

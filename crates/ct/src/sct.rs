@@ -14,7 +14,7 @@ use crate::public_key::{LogId, PublicKey};
 pub struct Sct {
     /// ID of the log.
     pub log_id: LogId,
-    /// Milliseconds since 1970.
+    /// Timestamp in milliseconds since 1970.
     pub timestamp: u64,
     /// The extensions; a static CT log has the `leaf_index`.
     pub extensions: Vec<u8>,
@@ -35,10 +35,10 @@ pub enum SctError {
     #[error("not an SCT: {0}")]
     Encoding(&'static str),
     /// The version is not v1 (0).
-    #[error("SCT version {0} is unknown")]
+    #[error("SCT version {0} is unknown; expected 0 (v1)")]
     Version(u8),
-    /// The SCT is by another log than the log of the key.
-    #[error("the SCT is by log {found}, not {expected}")]
+    /// The SCT is from another log than the log of the key.
+    #[error("the SCT is from log {found}; expected log {expected}")]
     OtherLog {
         /// ID of the key's log.
         expected: LogId,
@@ -136,7 +136,7 @@ impl Sct {
     /// [`SctError::Version`], [`SctError::Encoding`].
     pub fn from_tls(bytes: &[u8]) -> Result<Self, SctError> {
         let mut rest = bytes;
-        let short = || SctError::Encoding("it is too short");
+        let short = || SctError::Encoding("there are too few bytes");
         match take::<1>(&mut rest).ok_or_else(short)? {
             [0] => {}
             [version] => return Err(SctError::Version(version)),
@@ -154,7 +154,7 @@ impl Sct {
                 extensions,
                 signature: rest.to_vec(),
             }),
-            _ => Err(SctError::Encoding("bytes are left after its signature")),
+            _ => Err(SctError::Encoding("bytes are left after the signature")),
         }
     }
 

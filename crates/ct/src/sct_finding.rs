@@ -13,13 +13,13 @@ use crate::public_key::PublicKey;
 use crate::sct::{Sct, SctError};
 use crate::sct_list::{SctList, delivered_entry, embedded_entry};
 
-/// Maximum number of SCTs of one delivery that are checked; browsers require two or three.
+/// Maximum number of SCTs of one certificate that are checked; browsers require two or three.
 pub const MOST_SCTS: usize = 32;
 
 /// The finding about an SCT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SctFinding {
-    /// The log of the list has signed the SCT for this certificate.
+    /// A listed log has signed the SCT for this certificate.
     Valid,
     /// The signature does not verify: the SCT is not for this certificate.
     BadSignature,
@@ -29,7 +29,7 @@ pub enum SctFinding {
     Unreadable(String),
     /// The log is not in the list, or there is no list.
     UnknownLog,
-    /// The issuer, whose key the log has signed too, is unknown.
+    /// The issuer is unknown. The log has also signed the hash of the issuer's key.
     NoIssuer,
     /// Only certificates with other keys are known for the issuer's name.
     OtherIssuer,
@@ -62,8 +62,8 @@ impl SctFinding {
     pub fn text(&self) -> String {
         let text = match self {
             SctFinding::Valid => "valid",
-            SctFinding::BadSignature => "the signature is not the log's over this certificate",
-            SctFinding::FromTheFuture => "its timestamp is in the future",
+            SctFinding::BadSignature => "the log's signature does not verify for this certificate",
+            SctFinding::FromTheFuture => "the timestamp is in the future",
             SctFinding::Unreadable(why) => why,
             SctFinding::UnknownLog => "not verified: the log is not in the log list",
             SctFinding::NoIssuer => {
@@ -110,16 +110,17 @@ pub fn read_scts(list: Result<Option<&[u8]>, DerError>) -> Vec<Result<Sct, Unrea
 pub struct SeenSct {
     /// The SCT; `None` if it could not be parsed.
     pub sct: Option<Sct>,
-    /// The delivery of the SCT.
+    /// Method of delivery.
     pub delivery: Delivery,
-    /// The log, if the list has it.
+    /// The log that the SCT names, if the list has this log.
     pub log: Option<Arc<ListedLog>>,
     /// The result of the verification.
     pub finding: SctFinding,
 }
 
 impl SeenSct {
-    /// Checks an SCT. `now_ms` is the time in milliseconds since 1970.
+    /// Verifies an SCT for the entries of its certificate. `now_ms` is the time in milliseconds
+    /// since 1970.
     pub fn look_at(
         read: Result<Sct, UnreadSct>,
         delivery: Delivery,

@@ -71,7 +71,7 @@ pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -
     }
 }
 
-/// Returns the entry of SCTs that are delivered by OCSP or TLS.
+/// Returns the entry of SCTs in an OCSP response or in the TLS handshake: the whole certificate.
 pub fn delivered_entry(certificate: &Certificate<'_>) -> SignedEntry {
     SignedEntry::X509 {
         certificate: Bytes::copy_from_slice(certificate.raw()),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(scts[1].as_ref().unwrap(), &good);
         assert!(matches!(
             scts[2],
-            Err(SctError::Encoding("it is too short"))
+            Err(SctError::Encoding("there are too few bytes"))
         ));
         let mut long = good.to_tls().unwrap();
         long.push(0);

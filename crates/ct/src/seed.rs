@@ -89,7 +89,8 @@ impl HmacDrbg {
 mod tests {
     use super::*;
 
-    /// The seed whose first candidate is not below the order; the authors of det-keygen found it.
+    /// This seed, from the authors of det-keygen, has a first candidate that is not below the
+    /// order.
     #[test]
     fn the_second_candidate_is_taken() {
         let seed = hex::decode("b432f9be30890480298218510559aed7").unwrap();

@@ -66,7 +66,8 @@ impl VerifyError {
 }
 
 impl IssuerKey {
-    /// Reads the key of a SubjectPublicKeyInfo. An unusable key returns an error at its first use.
+    /// Reads the key in the SubjectPublicKeyInfo of `certificate`. An unusable key returns an error
+    /// at its first use.
     pub(crate) fn new(certificate: &Certificate<'_>) -> Self {
         let (kind, bits) = read_spki(certificate).unwrap_or((KeyKind::Other, &[]));
         Self {
@@ -331,9 +332,9 @@ fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> 
     Digest::import_less_safe(&padded, &digest::SHA256)
 }
 
-/// Returns `true` if `issuer` has issued `certificate`: its name matches, and its key has signed
-/// the certificate. A signature that cannot be verified (unknown algorithm, MD5, SHA-1) proves
-/// nothing.
+/// Returns `true` if `issuer` has issued `certificate`: the name of `issuer` matches, and its key
+/// has signed `certificate`. A signature that cannot be verified (unknown algorithm, MD5, SHA-1)
+/// proves nothing.
 pub fn is_issued_by(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> bool {
     let Some(algorithm) = SignatureAlgorithm::read(certificate.algorithm()) else {
         return false;

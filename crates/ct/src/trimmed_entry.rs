@@ -33,7 +33,7 @@ const ATTRIBUTES: [(u8, &str); 7] = [
 /// The names of an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrimmedEntry {
-    /// Milliseconds since 1970.
+    /// Timestamp of the entry in milliseconds since 1970.
     pub timestamp: u64,
     /// The values of each subject attribute as octets, mostly UTF-8.
     subject: [Vec<Vec<u8>>; ATTRIBUTES.len()],
@@ -180,7 +180,8 @@ impl<'a> TileLeafRef<'a> {
         }
     }
 
-    /// Returns the submitted certificate or precertificate in DER.
+    /// Returns the submitted certificate or precertificate in DER; `None` if an entry for a
+    /// precertificate lacks it.
     pub fn submitted(&self) -> Option<&'a [u8]> {
         match self.signed {
             SignedEntryRef::X509 { certificate } => Some(certificate),

@@ -5,7 +5,8 @@
 //! rewrite these bytes, even with additional text, and the certificate still verifies. A log that
 //! accepted any form would log one certificate any number of times, and would serve arbitrary text
 //! as an issuer's certificate. The unsigned bytes must therefore be DER and agree with the signed
-//! part. The signed part stays as tolerant as its authority wrote it.
+//! part. The signed part may have any encoding that its authority chose and that the parser
+//! accepts.
 //!
 //! The signature value has one form, too, by the rules of the verifiers (aws-lc-rs, and the crates
 //! `ecdsa` and `rsa` before it). An RSA signature is as long as the modulus, and below the modulus.

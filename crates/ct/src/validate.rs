@@ -30,8 +30,8 @@ use leaf_policy::check_policy;
 /// few thousand issuing CAs of 2 kB each.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// Decides which submissions a log accepts: its roots, its policy, and a cache of verified chain
-/// tails. Other roots or another policy need another validator.
+/// Decides which submissions a log accepts. A validator has the roots and the policy of the log,
+/// and a cache of verified chain tails. Other roots or another policy need another validator.
 ///
 /// # Examples
 ///
@@ -91,7 +91,7 @@ impl Validator {
         &self.roots
     }
 
-    /// Returns the rules.
+    /// Returns the policy of the log.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -179,9 +179,9 @@ impl Validator {
     }
 
     /// Returns the leaf's signature if a batch with other submissions makes
-    /// [`verify`](Self::verify) cheaper: its issuer has been verified before, and its key is
-    /// prepared. `verify` uses the result of the batch, and tries the signature itself if there is
-    /// no result.
+    /// [`verify`](Self::verify) cheaper: the leaf's issuer has been verified before, and the
+    /// issuer's key is prepared. `verify` uses the result of the batch, and tries the signature
+    /// itself if there is no result.
     pub fn known_signature(&self, examined: &mut Examined<'_>) -> Option<Arc<KnownSignature>> {
         let Path::VerifiedIssuer(algorithm, signer) = &examined.path else {
             return None;
@@ -233,7 +233,8 @@ impl Validator {
                 let signer = Arc::new(issuers.verify(&self.verification)?);
                 leaf(algorithm).verify_with(&signer, &self.verification)?;
                 // Inserted only after the leaf was verified. Otherwise an attacker without a leaf
-                // could fill the cache with other forms of a tail (2^k of k ECDSA signatures).
+                // could fill the cache with other forms of a tail: a tail with k ECDSA signatures
+                // has 2^k forms.
                 self.verified.insert(cache_key, signer.clone());
                 signer
             }
@@ -271,7 +272,7 @@ impl Examined<'_> {
     }
 
     /// Returns the signed entry, for a duplicate whose signatures are not verified again. Returns
-    /// `None` if [`identity`](Self::identity) does.
+    /// `None` if [`identity`](Self::identity) returns `None`.
     pub fn signed(&self) -> Option<SignedEntry> {
         match &self.submission {
             Submission::X509(_) => Some(SignedEntry::X509 {
@@ -294,7 +295,7 @@ impl Examined<'_> {
         }
     }
 
-    /// Returns the leaf.
+    /// Returns the parsed leaf. Its signature has not been verified yet.
     pub fn leaf(&self) -> &Certificate<'_> {
         &self.leaf
     }
@@ -359,8 +360,8 @@ fn precert(
 }
 
 fn missing_issuer() -> Rejection {
-    let detail = "the chain has no certificate of the authority that will issue the final \
-                  certificate, so that there is no issuer key to log: add that certificate";
+    let detail = "the chain has no certificate of the CA that will issue the final \
+                  certificate, so the entry has no issuer key: add the certificate of this CA";
     Rejection::of(0, Code::MissingIssuer, detail)
 }
 
@@ -404,7 +405,7 @@ fn check_once(chain: &Chain) -> Result<(), Rejection> {
     for (index, certificate) in chain.iter().enumerate().skip(1) {
         if let Some(first) = chain.iter().take(index).position(|it| it == certificate) {
             let detail = format!(
-                "the same certificate as number {first}; expected each \
+                "the same certificate as certificate {first}; expected each \
                                   certificate once"
             );
             return Err(Rejection::of(index, Code::DuplicateCertificate, detail));

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::known::{KeyName, Known, KnownKeys, Prepared, TABLE_BYTES};
 use crate::known_signature::KnownSignature;
 
-/// aws-lc-rs verifies one in this number of the signatures that our own arithmetic accepts. A
+/// Of this number of signatures that our own arithmetic accepts, aws-lc-rs verifies one as well. A
 /// general verification costs four to five times as much as our own, so that the overhead is less
 /// than 0.5 %.
 const RECHECK_ONE_IN: u64 = 1000;
@@ -106,7 +106,7 @@ impl Verification {
         }
     }
 
-    /// Adds a function that is called for every disagreement.
+    /// Sets the function that is called for every disagreement.
     pub fn with_alarm(self, alarm: impl Fn(&Disagreement) + Send + Sync + 'static) -> Self {
         Self {
             alarm: Box::new(alarm),
@@ -119,7 +119,7 @@ impl Verification {
         self.first.get()
     }
 
-    /// Returns counters and sizes.
+    /// Returns the counters, and the number and size of the prepared keys.
     pub fn stats(&self) -> VerificationStats {
         let (keys, key_bytes) = self.keys.size();
         VerificationStats {
@@ -233,7 +233,7 @@ impl Verification {
         is_good
     }
 
-    /// Selects the sample by a hash with a secret seed, so that it is unpredictable.
+    /// Selects the sample by a hash with a secret seed, so that the sample is unpredictable.
     fn is_sampled(&self, digest: &Digest, signature: &[u8]) -> bool {
         let seed = xxh3_64_with_seed(digest.as_ref(), self.seed);
         xxh3_64_with_seed(signature, seed).is_multiple_of(RECHECK_ONE_IN)

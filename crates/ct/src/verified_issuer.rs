@@ -1,4 +1,5 @@
-//! The issuer of a leaf, after everything above it has been verified.
+//! The issuer of a leaf, after the signatures of all certificates above the leaf have been
+//! verified.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::entry::{Issuer, sha256};
 use crate::signature::IssuerKey;
 
 /// The issuer of leaves, at the bottom of a chain that was verified up to an accepted root. A cache
-/// keeps it, so a submission costs only the verification of its leaf.
+/// keeps this value, so a submission costs only the verification of its leaf.
 #[derive(Debug)]
 pub(crate) struct VerifiedIssuer {
     /// This issuer first, the accepted root last.

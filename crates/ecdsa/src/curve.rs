@@ -16,7 +16,7 @@ pub(crate) trait Curve<const N: usize>: Copy + 'static {
     const GENERATOR: ([u64; N], [u64; N]);
 }
 
-/// Returns limbs from the digits in the order of the standard.
+/// Returns limbs, least significant first, from 64-bit words in the order of the standard.
 const fn limbs<const N: usize>(printed: [u64; N]) -> [u64; N] {
     let (mut limbs, mut i) = ([0; N], 0);
     while i < N {

@@ -130,7 +130,8 @@ impl KnownKey {
         Affine::parse(point).map(|point| Self(Kind::P256Alone(Table::new(point))))
     }
 
-    /// Creates a P-384 key from its uncompressed point (97 bytes, the first is 4).
+    /// Creates a P-384 key from its uncompressed point (97 bytes, the first is 4). Returns `None`
+    /// if the point is not on the curve.
     pub fn p384(point: &[u8]) -> Option<Self> {
         Affine::parse(point).map(|point| Self(Kind::P384(Table::new(point))))
     }
@@ -174,7 +175,7 @@ impl KnownKey {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c> {
-    /// The key.
+    /// The key that is claimed to have created the signature.
     pub key: &'c KnownKey,
     /// The digest of the message, of any length.
     pub digest: &'c [u8],
@@ -209,7 +210,7 @@ pub fn accept_all(claims: &[Claim<'_>]) -> Vec<bool> {
     accepted
 }
 
-/// Stores the result of each existing question at its position.
+/// Stores the result of each claim on this curve at the position of the claim.
 fn answer<'q, C: Vectorised<N> + 'q, const N: usize>(
     questions: impl Iterator<Item = Option<Question<'q, C, N>>>,
     answers: &mut [bool],

@@ -1,4 +1,4 @@
-//! Points of a curve, and the two operations for tables and verification.
+//! Points of a curve, and the two operations for tables and verification: doubling and addition.
 
 use crate::curve::Curve;
 use crate::integer::{add, less};

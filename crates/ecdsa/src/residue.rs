@@ -136,7 +136,7 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
     /// Returns the inverse of a nonzero residue.
     pub(crate) fn invert(&self) -> Self {
         let (inverse, fours) = invert::<M, N>(&self.integer());
-        // At most 15 rounds for 384 bits.
+        // At most 15 rounds for 384 bits, so that 4^rounds fits a limb.
         let power = std::array::from_fn(|i| u64::from(i == 0) << (2 * fours));
         Self::new(inverse).mul(&Self::new(power))
     }

@@ -14,8 +14,8 @@ pub(crate) const MANY: usize = 7;
 /// cache.
 pub(crate) const FEW: usize = 10;
 
-/// The multiples j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1). Digits are from
-/// -2^(w - 1) to 2^(w - 1), and a negative digit is a subtraction.
+/// The multiples j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1). Digits are from 1 -
+/// 2^(w - 1) to 2^(w - 1), and a negative digit is a subtraction.
 #[derive(Debug)]
 pub(crate) struct Table<C: Curve<N>, const N: usize, const W: usize>(Vec<Affine<C, N>>);
 

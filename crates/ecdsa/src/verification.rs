@@ -63,7 +63,7 @@ impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
         Some(Self { key, digest, r, s })
     }
 
-    /// Returns `true` if the signature is valid; verifies it alone.
+    /// Verifies the signature without a batch. Returns `true` if the signature is valid.
     pub(crate) fn is_yes(&self) -> bool {
         let sum = sum(&self.terms(&self.s.invert()));
         sum.is_some_and(|sum| XCoordinate::from(sum).is(&self.r))

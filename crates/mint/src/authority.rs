@@ -19,9 +19,9 @@ pub struct CaOptions {
     pub not_before: Time,
     /// End of the validity period.
     pub not_after: Time,
-    /// The pathLenConstraint.
+    /// The pathLenConstraint: number of intermediate CAs that may follow; `None` is unlimited.
     pub path_length: Option<u8>,
-    /// Algorithm of the issuer's signature; `None` for the default of its key.
+    /// Algorithm of the issuer's signature; `None` for the default of the issuer's key.
     pub algorithm: Option<SignatureAlgorithm>,
 }
 
@@ -68,7 +68,7 @@ pub struct Authority {
     certificates: Arc<[Vec<u8>]>,
     /// The authorityKeyIdentifier of issued certificates, if the CA's certificate has a SKI.
     key_id: Option<Extension>,
-    /// URLs and policy of a CA of the WebPKI, created when first used.
+    /// URLs and policy in issued certificates, created when first used.
     pub(crate) services: Arc<OnceLock<[Extension; 3]>>,
 }
 
@@ -76,7 +76,7 @@ impl Authority {
     /// Creates a self-signed root.
     ///
     /// # Errors
-    /// If the key type cannot be generated.
+    /// If the key type cannot be generated, or cannot sign with the requested algorithm.
     pub fn root(options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = ca_template(options, &key)?;
@@ -89,7 +89,7 @@ impl Authority {
     /// Creates an authority from a key and its certificate, followed by the certificates above it.
     ///
     /// # Errors
-    /// If the certificate cannot be parsed, or does not have this key.
+    /// If there is no certificate, the certificate cannot be parsed, or it does not have this key.
     pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, MintError> {
         let own = certificates
             .first()
@@ -166,7 +166,7 @@ impl Authority {
         &self.certificates
     }
 
-    /// Returns the CA's key.
+    /// Returns the key pair that signs the CA's certificates.
     pub fn key(&self) -> &KeyPair {
         &self.key
     }
@@ -176,7 +176,7 @@ impl Authority {
         self.key_id.as_ref()
     }
 
-    /// Returns the CA's name in issued certificates.
+    /// Returns the name of the CA, which is the issuer in its certificates.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -219,7 +219,7 @@ fn own_first(certificates: &mut [Vec<u8>], key: &KeyPair) {
     }
 }
 
-/// Returns whether a certificate is its own issuer.
+/// Returns whether issuer and subject of a certificate are equal.
 fn is_root(certificate: &[u8]) -> bool {
     Parts::read(certificate).is_ok_and(|parts| parts.issuer == parts.subject)
 }

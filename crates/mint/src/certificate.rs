@@ -18,16 +18,16 @@ pub enum Version {
 /// [`Authority::sign`](crate::Authority::sign) signs it unchanged and unchecked.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Version of the certificate.
+    /// Version field: v3, unless a test needs another version.
     pub version: Version,
     /// Content octets of the serial number's INTEGER, written unchanged. So negative, zero, padded
     /// and over-long numbers are possible.
     pub serial: Vec<u8>,
     /// Algorithm of the actual signature.
     pub algorithm: SignatureAlgorithm,
-    /// AlgorithmIdentifier inside the TBS; `None` for the actual one.
+    /// AlgorithmIdentifier inside the TBS; `None` for that of [`algorithm`](Self::algorithm).
     pub inner_algorithm: Option<Vec<u8>>,
-    /// AlgorithmIdentifier beside the signature; `None` for the actual one.
+    /// AlgorithmIdentifier beside the signature; `None` for that of [`algorithm`](Self::algorithm).
     pub outer_algorithm: Option<Vec<u8>>,
     /// Name of the issuer.
     pub issuer: Name,
@@ -47,7 +47,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Returns the TBSCertificate in DER, or in an invalid variant of it.
+    /// Encodes the TBSCertificate. The result is valid DER unless a field or
+    /// [`lengths`](Self::lengths) is unusual.
     pub fn tbs(&self) -> Vec<u8> {
         let mut der = Der::with_lengths(self.lengths);
         self.write_tbs(&mut der);

@@ -15,7 +15,7 @@ impl Chain {
         &self.0
     }
 
-    /// Returns the certificates, for reordering.
+    /// Converts the chain into its certificates in DER, for example to reorder them.
     pub fn into_certificates(self) -> Vec<Vec<u8>> {
         self.0
     }

@@ -77,7 +77,7 @@ impl CaDirectory {
         self.path.join(KEY)
     }
 
-    /// Opens the CA.
+    /// Reads the CA from its files.
     ///
     /// # Errors
     /// If there is no CA, it cannot be read, or other users could read its key.
@@ -104,9 +104,9 @@ impl CaDirectory {
         }
     }
 
-    /// Opens the CA, or creates it if there is none. The second value states whether it was
-    /// created. If several processes try at the same time, one process creates the CA, and all open
-    /// this CA.
+    /// Opens the CA, or creates it if there is none. The second value is `true` if this call
+    /// created the CA. If several processes try at the same time, one process creates the CA, and
+    /// all open this CA.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open), or an error if the CA cannot be written.
@@ -132,7 +132,7 @@ impl CaDirectory {
         Ok((authority, made))
     }
 
-    /// Creates a CA, unless another process was faster.
+    /// Creates a CA. Returns `false` if another process was faster.
     fn create(&self, options: &CaOptions) -> Result<bool, CaDirectoryError> {
         DirBuilder::new()
             .mode(0o700)

@@ -8,7 +8,7 @@ pub enum MintError {
     #[error("the cryptographic library failed: {0}")]
     Crypto(&'static str),
     /// The size of RSA keys is not supported.
-    #[error("cannot generate RSA keys of {0} bits: 2048, 3072, 4096 and 8192 are possible")]
+    #[error("cannot generate RSA keys of {0} bits: use 2048, 3072, 4096 or 8192")]
     RsaSize(u32),
     /// The signature algorithm does not fit the key.
     #[error("a {key:?} key cannot sign with {algorithm:?}")]
@@ -23,13 +23,13 @@ pub enum MintError {
     Pem(#[from] PemError),
     /// The private key of a CA is encrypted.
     #[error(
-        "the private key is encrypted with a passphrase: write it without one (openssl pkey -in \
-         KEY -out NEW)"
+        "the private key is encrypted with a passphrase: decrypt the key (openssl pkey \
+         -in KEY -out NEW)"
     )]
     Encrypted,
     /// The private key of a CA has an older format than PKCS#8.
     #[error(
-        "it has a {label}, and must have a PRIVATE KEY (PKCS#8): convert it (openssl pkey -in KEY \
+        "expected a PRIVATE KEY (PKCS#8), found {label}: convert the key (openssl pkey -in KEY \
          -out NEW)"
     )]
     OldKeyFormat {
@@ -37,13 +37,15 @@ pub enum MintError {
         label: String,
     },
     /// A CA file has a block of another kind.
-    #[error("unexpected PEM block {label} in a CA file")]
+    #[error(
+        "unexpected PEM block {label}: a CA file must have only PRIVATE KEY and CERTIFICATE blocks"
+    )]
     UnexpectedBlock {
         /// The words after BEGIN.
         label: String,
     },
     /// A CA file does not have exactly one private key.
-    #[error("a CA file must have one PRIVATE KEY (PKCS#8), this one has {found}")]
+    #[error("expected one PRIVATE KEY (PKCS#8) in the CA file, found {found}")]
     KeyCount {
         /// Number of private keys.
         found: usize,
@@ -61,7 +63,10 @@ pub enum MintError {
     #[error("not a usable certificate: {0}")]
     Leaf(&'static str),
     /// The CA has expired, so clients would refuse its certificates.
-    #[error("the CA's certificate ended at {ended} (Unix time): create a new CA and replace it")]
+    #[error(
+        "the CA's certificate expired at {ended} (Unix time): create a new CA, and use the new CA \
+         instead"
+    )]
     CaExpired {
         /// End of its validity, in seconds since 1970.
         ended: i64,

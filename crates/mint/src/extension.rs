@@ -10,14 +10,14 @@ use crate::{Der, Oid, oid};
 pub struct Extension {
     /// Type of the extension.
     pub oid: Oid,
-    /// Whether it is marked critical.
+    /// Whether the extension is marked critical.
     pub critical: bool,
-    /// Content of its OCTET STRING.
+    /// Content of the OCTET STRING `extnValue`.
     pub value: Vec<u8>,
 }
 
 impl Extension {
-    /// Creates an extension whose value `value` writes.
+    /// Creates an extension. `value` writes the content of the OCTET STRING.
     pub fn new(oid: Oid, critical: bool, value: impl FnOnce(&mut Der)) -> Self {
         Extension {
             oid,
@@ -42,12 +42,13 @@ pub fn poison() -> Extension {
     Extension::new(oid::POISON, true, Der::null)
 }
 
-/// Returns the basicConstraints of an end entity.
+/// Returns the basicConstraints of an end entity: critical and empty.
 pub fn end_entity() -> Extension {
     Extension::new(oid::BASIC_CONSTRAINTS, true, |der| der.sequence(|_| ()))
 }
 
-/// Returns the basicConstraints of a CA.
+/// Returns the basicConstraints of a CA: critical, with the pathLenConstraint `path_length`, if
+/// any.
 pub fn ca(path_length: Option<u8>) -> Extension {
     Extension::new(oid::BASIC_CONSTRAINTS, true, |der| {
         der.sequence(|der| {
@@ -81,7 +82,7 @@ pub fn extended_key_usage(purposes: &[Oid]) -> Extension {
     })
 }
 
-/// Returns a subjectKeyIdentifier.
+/// Returns a subjectKeyIdentifier with the key identifier `id`.
 pub fn subject_key_id(id: &[u8]) -> Extension {
     Extension::new(oid::SUBJECT_KEY_ID, false, |der| der.octet_string(id))
 }

@@ -109,7 +109,8 @@ impl SignatureAlgorithm {
     }
 }
 
-/// Returns RSASSA-PSS-params (RFC 4055, section 3.1) with one hash and a salt of its length.
+/// Returns the AlgorithmIdentifier of RSASSA-PSS (RFC 4055, section 3.1), with `hash` for message
+/// and MGF1 and a salt of `salt` bytes.
 fn pss(hash: &Oid, salt: u8) -> Vec<u8> {
     let hash = algorithm(hash, Der::null);
     algorithm(&oid::RSA_PSS, |der| {

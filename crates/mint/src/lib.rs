@@ -6,7 +6,7 @@
 //!        CaDirectory, KeyPair
 //! ```
 //!
-//! Its layers can be used separately:
+//! The layers of this crate can be used separately:
 //!
 //! | item | contents |
 //! |---|---|

@@ -19,8 +19,8 @@ impl Name {
         Self::of(&[(&oid::COMMON_NAME, tag::UTF8_STRING, name)])
     }
 
-    /// Returns the name of a leaf. Its CN is the first of `names` with at most 64 characters; the
-    /// name is empty if all are longer.
+    /// Returns the name of a leaf. The CN is the first of `names` with at most 64 bytes. The name
+    /// is empty if all names are longer.
     pub(crate) fn of_leaf(names: &[String]) -> Self {
         let short = names.iter().find(|name| name.len() <= 64);
         short.map_or_else(Self::empty, |name| Self::common_name(name))

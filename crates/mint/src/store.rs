@@ -19,7 +19,7 @@
 //! [`CertificateStore`] states the guarantees of all stores. This crate has [`MemoryStore`],
 //! [`DiskStore`] (shared between processes), [`LayeredStore`] (memory in front of another store),
 //! and [`NoStore`], which keeps nothing. An [`OwnCertificate`] of another issuer takes precedence
-//! over all of them.
+//! over all stores.
 
 mod clock;
 mod disk;
@@ -70,12 +70,12 @@ pub type Generate = Arc<dyn Fn(&StoreKey) -> Result<Minted, crate::MintError> + 
 /// - **Errors.** All waiting callers receive the error. It is not stored, so the next call retries.
 /// - **Cancellation.** The work runs in its own task. Dropping a caller only ends its wait: the
 ///   certificate is created, stored, and returned to the others. Nothing of the caller remains.
-/// - **Expiry.** A certificate is used until its notAfter less a margin. Some time before, the next
-///   caller still receives it, and a task in the background creates its successor.
+/// - **Expiry.** A certificate is used until its notAfter less a margin. Some time before this end,
+///   the next caller still receives the certificate, and a background task creates its successor.
 /// - **Bounds.** Memory (or disk) is bounded, and so are the concurrent generations and the waiting
-///   keys: beyond them, callers receive [`StoreError::Overloaded`] at once. Clients choose the
-///   names, and no choice costs more than this. A certificate that was dropped for lack of room is
-///   created again on request.
+///   keys: beyond these limits, callers receive [`StoreError::Overloaded`] at once. Clients choose
+///   the names, so the limits apply to any choice of names. A certificate that was dropped for lack
+///   of room is created again on request.
 ///
 /// Stores must be called from within a Tokio runtime.
 #[async_trait::async_trait]
@@ -83,7 +83,7 @@ pub trait CertificateStore: Send + Sync + 'static {
     /// Returns the certificate of `key`. Calls `generate` if there is none.
     ///
     /// # Errors
-    /// `generate` failed, or too many keys are waiting.
+    /// If `generate` fails, or too many keys are waiting.
     async fn fetch(&self, key: &StoreKey, generate: Generate) -> Result<Arc<Minted>, StoreError>;
 
     /// Returns the statistics since the creation of the store.

@@ -27,7 +27,7 @@ pub fn once_per_run(name: &str, fill: impl FnOnce(&Path)) -> Option<PathBuf> {
         let new = run.join(format!("{name}.{}", std::process::id()));
         fs::create_dir(&new).expect("creating a directory for all tests");
         fill(&new);
-        // Fails if another test was faster, whose directory is as good.
+        // Fails if another test was faster. The directory of that test is used then.
         let _ = fs::rename(&new, &path);
     }
     Some(path)
@@ -127,7 +127,7 @@ impl Pki {
         }
     }
 
-    /// Returns options of a leaf for this name with the shared key.
+    /// Returns options of a leaf for `name` and `www.` before `name`, with the shared key.
     pub fn leaf(&self, name: &str) -> LeafOptions {
         LeafOptions::with_key([name, &format!("www.{name}")], self.leaf_key.clone())
     }

@@ -46,7 +46,7 @@ impl Authority {
     /// Creates a CA below this one from a template, which may be unusual.
     ///
     /// # Errors
-    /// This CA's key cannot sign with the template's algorithm.
+    /// If this CA's key cannot sign with the template's algorithm.
     pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, MintError> {
         let mut certificates = vec![self.sign(template)?];
         certificates.extend_from_slice(self.certificates());

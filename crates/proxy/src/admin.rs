@@ -1,4 +1,4 @@
-//! Web page, JSON and metrics of the proxy, on a listener of their own.
+//! Web page, JSON and metrics of the proxy, served on a separate listener.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::target::Target;
 
 /// Limit of concurrent connections to the page.
 const CONNECTIONS: usize = 64;
-/// Time for a connection to send the head of its request.
+/// Time limit for a client to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Server for the page of a proxy, its JSON and its metrics.
@@ -127,9 +127,9 @@ fn observed<B>(shown: &AdminState, request: &Request<B>) -> Option<Response<Byte
     observe::routes(shown.observer.as_ref()?, below, query)
 }
 
-/// Returns whether the host of the request is an address or `localhost`. By DNS rebinding, a
-/// foreign web page can make a browser send requests here and read the responses, but only under a
-/// name of its own.
+/// Returns whether the `Host` of the request is an address, `localhost` or absent. With DNS
+/// rebinding, a foreign web page can read responses of this server through a browser. The `Host` of
+/// these requests is a name of the web page's own domain.
 fn meant<B>(request: &Request<B>) -> bool {
     let host = request
         .headers()

@@ -11,9 +11,8 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use crate::pool::Lease;
 use crate::timed_body::{BodyError, Timed};
 
-/// Body of a response.
 pub(crate) enum Body {
-    /// A body that the proxy wrote.
+    /// A body that the proxy wrote; `None` if it is empty or already sent.
     Full(Option<Bytes>),
     /// A server's body. The connection returns to the pool after the last frame.
     Server(Timed, Option<Lease>),
@@ -85,8 +84,8 @@ fn release(lease: &mut Option<Lease>) {
 }
 
 impl Drop for Body {
-    /// Releases the connection of a body of known length: hyper does not poll it to its
-    /// end.
+    /// Releases the connection of a body of known length, because hyper does not poll the body to
+    /// its end.
     fn drop(&mut self) {
         if let Body::Server(body, lease) = self
             && body.is_end_stream()

@@ -1,11 +1,11 @@
-//! Readable summary of a server's certificate.
+//! Summary of a server's certificate for people.
 
 use lucarne_ct::{Certificate, display_name};
 use rustls_pki_types::CertificateDer;
 
 use crate::time::time;
 
-/// Summary of a certificate.
+/// Names and validity period of a certificate, as text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSummary {
     /// Name of the certificate's subject.

@@ -1,4 +1,5 @@
-//! Password checks: slow on purpose, few run at the same time, and clients share them fairly.
+//! Password checks. Each check is slow on purpose. Few checks run at the same time, and clients
+//! share them fairly.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,10 +13,10 @@ use tokio::time::{Instant, timeout_at};
 /// Limit of concurrent checks: each check costs milliseconds to a second of CPU time, and any
 /// client can send a password.
 const AT_A_TIME: usize = 2;
-/// Limits of the passwords that are checked or wait: of one client, and of all clients.
+/// Limits of the running and waiting checks: for one client, and for all clients.
 const MAX_PER_CLIENT: usize = 16;
 const MAX_PENDING: usize = 512;
-/// Longest wait for a turn.
+/// Longest wait for a check to start.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keyed hash of user and password. Concurrent requests with the same key share one check.
@@ -24,9 +25,10 @@ pub(crate) type Key = [u8; 32];
 /// Reasons why a password was not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksFull {
-    /// The client's own queue was full, or its checks took all the time.
+    /// The client's queue was full, or its earlier checks did not end in time.
     OfClient,
-    /// The queues of all clients were full, or their checks took all the time.
+    /// The queues of all clients were full, no slot for a check became free in time, or the check
+    /// panicked.
     OfAll,
 }
 
@@ -36,8 +38,8 @@ type Verdict = Option<Result<bool, ChecksFull>>;
 
 /// Password checks in a fair order.
 ///
-/// Every client has a queue whose checks run one after the other, and the queues take turns.
-/// However much a client sends, another client waits for one check of each client at most.
+/// Every client has a queue whose checks run one after the other, and the queues take turns. A
+/// client waits for at most one check of each other client, however many passwords the others send.
 #[derive(Debug)]
 pub(crate) struct Checks {
     slots: Arc<Semaphore>,
@@ -83,8 +85,8 @@ impl Checks {
         }
     }
 
-    /// Runs `check` when its turn comes and returns its result. Concurrent calls with the same
-    /// `key` from the same address share one result.
+    /// Waits for the client's turn, runs `check` and returns its result. Concurrent calls with the
+    /// same `key` from the same address share one result.
     ///
     /// # Errors
     /// If the queue is full, or the turn does not come in time.
@@ -96,7 +98,7 @@ impl Checks {
     ) -> Result<bool, ChecksFull> {
         let mut verdict = self.join(network(client), key, check)?;
         let result = verdict.wait_for(Option::is_some).await;
-        // A sender that was dropped without a verdict means that the check failed.
+        // The sender is dropped without a verdict if the check panics.
         result
             .ok()
             .and_then(|result| *result)
@@ -172,7 +174,7 @@ impl Place {
             }
         };
         if sender.receiver_count() == 0 {
-            return; // every caller has gone
+            return; // no caller waits any more
         }
         // A running check cannot be stopped: it holds its permits until it ends, even if no caller
         // waits.
@@ -228,7 +230,7 @@ mod tests {
         key
     }
 
-    /// Checks that are counted, and that wait until the gate is open.
+    /// Gate that counts checks and holds each check until the gate is open.
     #[derive(Clone, Default)]
     struct Gate {
         open: Arc<(Mutex<bool>, parking_lot::Condvar)>,
@@ -256,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Opens the gate when a test fails, too: a runtime waits for its blocking tasks.
+    /// Opens the gate even if a test fails, because the runtime waits for its blocking tasks.
     impl Drop for Gate {
         fn drop(&mut self) {
             self.open();
@@ -275,7 +277,7 @@ mod tests {
         }
         let more = checks.run(greedy, key(99), || true).await;
         assert_eq!(more, Err(ChecksFull::OfClient));
-        // A check with the same key takes no further place.
+        // A check with the same key shares the place in the queue.
         let mut again = Box::pin(checks.run(greedy, key(3), || false));
         assert!(poll!(&mut again).is_pending());
         assert_eq!(checks.run(other, key(0), || true).await, Ok(true));
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(late, Err(ChecksFull::OfAll));
         drop(waiting);
         gate.open();
-        // Checks of cancelled callers do not run, except the two whose turn it was.
+        // Checks of cancelled callers do not run, except the two that already had a slot.
         while !checks.queues.lock().of.is_empty() {
             tokio::task::yield_now().await;
         }

@@ -64,7 +64,7 @@ async fn begin(
     let judge = !tunnel || rules.judge();
     let mut server = None;
     if tunnel {
-        // A failure to connect to the server can still be reported with a status.
+        // Connects before the response to CONNECT, so that a failure can be reported with a status.
         let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
@@ -107,7 +107,8 @@ fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// Runs `then` on the upgraded connection after the response is sent, until the proxy is cut off.
+/// Runs `then` on the upgraded connection after the response is sent, until `then` ends or the
+/// proxy reaches [`Phase::Cut`].
 fn go_on<F>(
     core: &Arc<Core>,
     upgrade: OnUpgrade,
@@ -129,7 +130,7 @@ fn go_on<F>(
     tokio::spawn(passing.in_current_span());
 }
 
-/// Returns the client's socket with the bytes that were read from it too early.
+/// Returns the client's socket with the bytes that hyper read beyond the CONNECT request.
 fn bare(upgraded: Upgraded) -> Option<Rewind> {
     let parts = upgraded.downcast::<TokioIo<InterimStream<TcpStream>>>();
     let parts = parts.ok()?;

@@ -19,13 +19,14 @@ pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
         .max_buf_size(limits.head_bytes.max(64 << 10))
         // Responses keep the date of their server.
         .auto_date_header(false)
-        // Names of fields keep the case of the server. HTTP/2 has only lower case.
+        // Field names keep the case that the server sent. Names from HTTP/2 servers, which are in
+        // lower case, are written in title case.
         .preserve_header_case(true)
         .title_case_headers(true);
     builder
 }
 
-/// Returns the settings of HTTP/2, within the same limits.
+/// Returns the settings of HTTP/2, within the limits of the proxy.
 pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

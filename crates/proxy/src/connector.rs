@@ -113,7 +113,7 @@ fn sentence(error: &rustls::Error) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
-/// Converts an error of HTTP with the server.
+/// Converts a hyper error on a connection with a server into a failure.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
     if let Some(rustls::Error::AlertReceived(alert)) = tls_error(&error) {
         return ended_by(*alert);

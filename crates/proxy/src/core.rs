@@ -41,7 +41,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Waits until the phase is reached.
+    /// Waits until the proxy is in `phase` or in a later phase.
     pub(crate) async fn reached(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
         // The sender is a field of `self` and cannot be dropped first.

@@ -70,7 +70,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// Checks whether the rules permit a connection to `ip` and `port`, under any name.
+    /// Checks whether the proxy may connect to `ip` and `port`, whatever name the client requested.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
         self.not_own(ip, port)?;
         let rules = self.rules.load();
@@ -81,9 +81,10 @@ impl Dialer {
         permitted.map_err(Failure::Refused)
     }
 
-    /// Checks whether the rules permit a request for `target` to an upstream proxy. The upstream
-    /// proxy resolves names, so this function only checks addresses, names for the resolving
-    /// machine itself (RFC 6761, section 6.3), and names that are numbers.
+    /// Checks whether the rules permit a request for `target` through an upstream proxy. The
+    /// upstream proxy resolves names. Therefore this function checks only addresses, `localhost`
+    /// and its subdomains (RFC 6761, section 6.3), and names that many resolvers read as IPv4
+    /// addresses.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
         let name = target.host.as_str();
         let ip = match target.host.ip() {
@@ -212,7 +213,7 @@ mod tests {
         );
     }
 
-    /// A name that resolves to a denied address is refused: 127.0.0.1.nip.io is 127.0.0.1.
+    /// A name that resolves to a denied address is refused, for example 127.0.0.1.nip.io.
     #[tokio::test]
     async fn denied_addresses_are_denied_by_every_name() {
         for denied in [

@@ -1,11 +1,11 @@
-//! How TLS connections with servers end.
+//! End of TLS connections with servers: a missing `close_notify`, and alerts.
 //!
 //! Many servers close the TCP connection without `close_notify` (RFC 8446, section 6.1). A response
 //! of known length is not affected. A response that lasts until the end of the connection is
 //! forwarded with a warning, because it may be truncated.
 //!
-//! A server that rejects the client certificate sends an alert after the handshake. HTTP/2 does not
-//! report to its requests which alert ended the connection.
+//! A server that rejects the client certificate sends an alert after the handshake. hyper does not
+//! report this alert to the requests of an HTTP/2 connection, so this module records the alert.
 
 use std::io;
 use std::pin::Pin;
@@ -34,13 +34,13 @@ impl ConnectionEnd {
         self.0.unannounced.load(Ordering::Acquire)
     }
 
-    /// Returns the alert that the server sent to end the connection.
+    /// Returns the alert with which the server ended the connection, if any.
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         *self.0.alert.lock()
     }
 }
 
-/// Connection that records an end without `close_notify`, and the alert that ended it.
+/// Stream that records an end without `close_notify`, and the alert that the server sent.
 pub(crate) struct Ending<S> {
     stream: S,
     end: ConnectionEnd,

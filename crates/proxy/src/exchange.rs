@@ -60,7 +60,7 @@ pub(crate) async fn respond(session: &Arc<Session>, request: Request<Incoming>) 
     }
 }
 
-/// A failure, and the host that it concerns.
+/// A failure, and the target of the request if it is known.
 type FailureOf = (Failure, Option<Target>);
 
 async fn exchange(
@@ -73,7 +73,7 @@ async fn exchange(
     if let Some(response) = hops::count(&mut request) {
         return Ok(response);
     }
-    // HTTP/2 carries trailers for every client.
+    // Every HTTP/2 client accepts trailers.
     let trailers =
         request.version() == Version::HTTP_2 || headers::takes_trailers(request.headers());
     let client_upgrade = hyper::upgrade::on(&mut request);
@@ -128,15 +128,15 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     let authority = uri.authority().map_or("", Authority::as_str);
     if authority.contains('@') {
         return Err(wrong(
-            "Its URL contains a user name: send it in the Authorization header.",
+            "The URL contains a user name: send the user name in the Authorization header.",
         ));
     }
     let target = Target::parse(authority, port).map_err(|e| Failure::Request(format!("{e}.")))?;
     let tls = tls.then(|| target.host.clone());
     session.core.hosts.connection(&target.host).request();
     let mut route = session.core.upstream.route(target, tls);
-    // A plain-text request goes to an upstream proxy in the same form; TLS needs a tunnel
-    // (CONNECT).
+    // An upstream proxy receives a plain-text request in the same form, with the whole URL. TLS
+    // needs a tunnel (CONNECT).
     route.forwarded = route.tls.is_none();
     Ok(Arc::new(route))
 }
@@ -162,7 +162,7 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
     if !rules.judge() {
         return Ok(());
     }
-    // The name of the TLS connection applies to every request on it.
+    // The rules apply to the name of the TLS connection, for every request on it.
     if let Some(host) = &route.tls {
         let proven = Target {
             host: host.clone(),
@@ -176,7 +176,8 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
         .map(|named| named.as_str().as_bytes());
     let named = named.or_else(|| Some(request.headers().get(HOST)?.as_bytes()));
     let Some(named) = named else { return Ok(()) };
-    // A name that cannot be parsed here might be read differently by the server.
+    // A name that the proxy cannot parse is refused, because the server might accept it as another
+    // name.
     let wrong = |why: &dyn std::fmt::Display| Failure::Request(format!("Invalid host: {why}."));
     let named = std::str::from_utf8(named).map_err(|why| wrong(&why))?;
     let target = Target::parse(named, route.target.port).map_err(|why| wrong(&why))?;
@@ -199,7 +200,7 @@ fn prepare(
     let trailers = headers::takes_trailers(&parts.headers);
     let upgrade = headers::strip(&mut parts.headers);
     if trailers {
-        // Both connections carry trailers, and gRPC requires this field.
+        // The proxy forwards trailers in both directions, and gRPC requires this field.
         parts
             .headers
             .insert(TE, HeaderValue::from_static("trailers"));
@@ -243,7 +244,8 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
     Ok(())
 }
 
-/// Converts the response for the client. Announces trailers only if the client accepts `trailers`.
+/// Converts the response for the client. `trailers` is `true` if the client accepts trailers;
+/// otherwise the announcement of trailers is removed.
 fn finish(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
@@ -253,7 +255,7 @@ fn finish(
 ) -> Result<Response<Body>, Failure> {
     let came_as = response.version();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let why = "The server switched protocols, but the client did not request it.";
+        let why = "The server switched protocols, but the client requested no switch.";
         let client = client.ok_or_else(|| Failure::Closed(why.to_owned()))?;
         return Ok(switch(session, response, client));
     }
@@ -272,7 +274,7 @@ fn finish(
     Ok(response.map(|incoming| Body::server(incoming, came_as, idle, lease)))
 }
 
-/// Relays the bytes of both sides after they agreed on another protocol.
+/// Relays bytes between client and server after both switched to another protocol.
 fn switch(
     session: &Arc<Session>,
     mut response: Response<Incoming>,

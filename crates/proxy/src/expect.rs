@@ -16,8 +16,7 @@ pub(crate) enum Expectation {
     /// The server has responded without the body. The body is not sent, but the connection is still
     /// needed for the response.
     Refused,
-    /// The response has been read. The connection still waits for a body that does not come, and
-    /// must end.
+    /// The response has been read. The connection must end, because its request still has no body.
     Over,
 }
 
@@ -75,7 +74,7 @@ impl BodyGate {
     }
 }
 
-/// A body that was never sent. Dropping this value ends its connection.
+/// A body that was never sent. Dropping this value ends the connection of the request.
 pub(crate) struct Withheld(BodyGate);
 
 impl Drop for Withheld {

@@ -32,13 +32,13 @@ pub enum Refusal {
 pub enum Failure {
     /// The request is not valid for a proxy; the reason.
     Request(String),
-    /// The request has an unsupported transfer coding; its name.
+    /// The request has an unsupported transfer coding; a sentence that names the coding.
     Coding(String),
-    /// The response has an unsupported transfer coding; its name.
+    /// The response has an unsupported transfer coding; a sentence that names the coding.
     ServerCoding(String),
     /// The client sent no credentials, or unknown ones.
     Authentication,
-    /// Too many passwords wait for their check.
+    /// The password was not checked, because too many checks are pending.
     Checks(ChecksFull),
     /// The rules of the proxy refuse the request.
     Refused(Refusal),
@@ -162,10 +162,14 @@ impl Failure {
                 "The request has no valid Proxy-Authorization header.".to_owned()
             }
             Failure::Checks(ChecksFull::OfClient) => {
-                "Too many password checks wait for your address: yours was not done.".to_owned()
+                "Too many password checks are pending for your address: your password was not \
+                 checked."
+                    .to_owned()
             }
             Failure::Checks(ChecksFull::OfAll) => {
-                "Too many password checks of other clients wait: yours was not done.".to_owned()
+                "Too many password checks of other clients are pending: your password was not \
+                 checked."
+                    .to_owned()
             }
             Failure::Refused(refusal) => refusal.reason(),
             Failure::Timeout(step, after) => step.reason(*after),
@@ -185,7 +189,9 @@ impl Failure {
                 "Compress with Content-Encoding instead of Transfer-Encoding, or forward the \
                  host by a rule (action: tunnel)."
             }
-            Failure::Authentication => "Give the client a user name and a password for the proxy.",
+            Failure::Authentication => {
+                "Configure a user name and a password for the proxy in the client."
+            }
             Failure::Refused(refusal) => refusal.advice(),
             Failure::Resolve(_) => {
                 "Check the spelling of the name, and whether the proxy's machine can resolve it."
@@ -211,7 +217,7 @@ impl Failure {
                  (action: tunnel)."
             }
             Failure::Timeout(..) => {
-                "Try again; if the server needs longer than that, raise the proxy's timeouts."
+                "Try again. If the server needs more time, raise the timeouts of the proxy."
             }
             Failure::Upstream(_, trouble) => trouble.advice(),
             Failure::Mint(StoreError::Overloaded { .. }) | Failure::Checks(_) => {
@@ -221,8 +227,8 @@ impl Failure {
         }
     }
 
-    /// Returns the `Proxy-Status` field (RFC 9209): the failure and the upstream proxy, if there is
-    /// one, after that proxy's own field.
+    /// Returns the `Proxy-Status` field (RFC 9209): the failure and, if there is one, the upstream
+    /// proxy. The field that the upstream proxy sent comes first.
     pub(crate) fn proxy_status(&self) -> String {
         let own = format!("lucarne; error={}", self.kind());
         match self {
@@ -262,13 +268,14 @@ fn unknown(status: StatusCode) -> bool {
 }
 
 impl UpstreamFailure {
-    /// Converts this into the failure of a request that went to `proxy`.
+    /// Returns the failure of a request that went to `proxy`.
     pub(crate) fn of(self, proxy: &UpstreamProxy) -> Failure {
         Failure::Upstream(proxy.to_string(), self)
     }
 
-    /// Keeps a refusal and a timeout of the upstream proxy. Other statuses concern the two proxies
-    /// only: above all 407, which the client cannot remedy.
+    /// Returns the status of the response to the client. The statuses 403 and 504 of the upstream
+    /// proxy are kept. Other statuses become 502, because they concern only the two proxies: a
+    /// client cannot remedy 407.
     fn status(&self) -> StatusCode {
         match self {
             UpstreamFailure::Unreached(failure) => failure.status(),
@@ -338,7 +345,7 @@ impl Refusal {
             }
             Refusal::NotAllowed(host) => format!("{host} is not on the list of allowed hosts."),
             Refusal::Port(port) => format!("Port {port} is not allowed."),
-            Refusal::Address(ip, kind) => format!("Its address {ip} is {kind}."),
+            Refusal::Address(ip, kind) => format!("The address {ip} of the host is {kind}."),
             Refusal::Loop => "The target is this proxy itself: the request would loop.".to_owned(),
         }
     }
@@ -346,8 +353,12 @@ impl Refusal {
     fn advice(&self) -> &'static str {
         match self {
             Refusal::Denied(..) => "The operator of the proxy can change the list (deny, --deny).",
-            Refusal::NotAllowed(_) => "The operator of the proxy can add it (allow, --allow).",
-            Refusal::Port(_) => "The operator of the proxy can allow it (ports, --allow-port).",
+            Refusal::NotAllowed(_) => {
+                "The operator of the proxy can add the host (allow, --allow)."
+            }
+            Refusal::Port(_) => {
+                "The operator of the proxy can allow the port (ports, --allow-port)."
+            }
             Refusal::Address(..) => {
                 "The operator of the proxy can allow these addresses (networks, --allow-network, or \
                  private, --allow-private)."

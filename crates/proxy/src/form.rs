@@ -12,8 +12,8 @@ use crate::upstream_proxy::UpstreamProxy;
 
 /// Rewrites the request for an HTTP/1 server: the path alone, and a `Host` header.
 ///
-/// The path is `*` for the whole server if the client sent `*`. A URL without a path means the same
-/// (RFC 9112, section 3.2.4), but parsing has added a slash to it.
+/// The path stays `*`, the whole server, if the client sent `*`. A URL without a path means the
+/// same (RFC 9112, section 3.2.4), but the parser has added a slash to this URL.
 pub(crate) fn for_http1(request: &mut Request<Outgoing>) {
     fields_of_http1(request);
     if let Some(authority) = request.uri().authority() {
@@ -40,7 +40,7 @@ pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, prox
         .scheme(route.scheme())
         .authority(route.target.authority(route.port()))
         .path_and_query(path);
-    // The received request had a URL of these parts.
+    // Building the URL succeeds, because the received request had a URL with the same parts.
     if let Ok(url) = url.build() {
         *request.uri_mut() = url;
     }

@@ -52,8 +52,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
-/// Returns a description of the transfer coding unless it is `chunked`, the only one that hyper
-/// decodes (RFC 9112, section 7).
+/// Returns a description of the transfer codings. Returns `None` without a coding and for
+/// `chunked`, the only coding that hyper decodes (RFC 9112, section 7).
 pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers.get_all(TRANSFER_ENCODING).iter().collect();
     let chunked = |value: &&HeaderValue| {
@@ -69,7 +69,7 @@ pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
             let all: Vec<_> = all.iter().map(|value| value.as_bytes()).collect();
             let all = all.join(&b", "[..]);
             Some(format!(
-                "the transfer coding `{}`, and only `chunked` is supported",
+                "the transfer coding `{}`, but only `chunked` is supported",
                 all.escape_ascii()
             ))
         }

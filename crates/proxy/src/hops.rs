@@ -1,5 +1,5 @@
-//! `Max-Forwards` (RFC 9110, section 7.6.2): limits the hops of OPTIONS and TRACE, and the proxy's
-//! own responses to them.
+//! `Max-Forwards` (RFC 9110, section 7.6.2): the limit of hops for OPTIONS and TRACE. If no hop is
+//! left, the proxy responds instead of the server.
 
 use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROXY_AUTHORIZATION};
 use http::{Method, Request, Response, StatusCode};
@@ -11,7 +11,7 @@ use crate::{headers, page};
 const METHODS: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT");
 
-/// Counts a hop of OPTIONS or TRACE. Returns the response if this was the last hop.
+/// Counts a hop of OPTIONS or TRACE. Returns the proxy's own response if no hop is left.
 pub(crate) fn count<B>(request: &mut Request<B>) -> Option<Response<Body>> {
     let trace = *request.method() == Method::TRACE;
     if !trace && *request.method() != Method::OPTIONS {

@@ -18,13 +18,13 @@ pub(crate) struct Seen {
     pub(crate) requests: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) intercepted: AtomicBool,
-    /// Longest wait for a certificate that had to be created.
+    /// Longest time that the creation of a certificate took, in microseconds.
     minted_us: AtomicU64,
     last_ms: AtomicU64,
 }
 
 impl Seen {
-    /// Records the wait for the certificate.
+    /// Records the time that the creation of a certificate took.
     pub(crate) fn minted(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.minted_us.fetch_max(us, Relaxed);
@@ -47,7 +47,7 @@ impl Seen {
 pub struct HostRow {
     /// Host name or address.
     pub host: String,
-    /// Whether its TLS is intercepted; false for tunnels and plain HTTP.
+    /// `true` if the proxy has intercepted TLS of this host; `false` for tunnels and plain HTTP.
     pub intercepted: bool,
     /// Connections of clients for the host. For plain HTTP: requests.
     pub connections: u64,

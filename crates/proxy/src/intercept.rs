@@ -71,9 +71,10 @@ impl Connect {
         }
     }
 
-    /// Waits for the first bytes of the client. After a while without any, connects to the server
-    /// and waits for either side. A late client is handled like any other client. A client that
-    /// closes its sending side without a byte may still wait for the server.
+    /// Waits for the first bytes of the client. If the client sends nothing within
+    /// `limits.silence`, connects to the server and waits for either side. A late client is handled
+    /// like any other client. A client that closes its sending side without a byte may still wait
+    /// for the server.
     async fn first(
         &self,
         stream: &mut Rewind,
@@ -111,8 +112,8 @@ impl Connect {
             Ok(None) => Ok(First::Nothing),
             Err(_) => {
                 core.stats.stalled.inc();
-                let why = "The client stopped within a possible HTTP request: if it is not HTTP, \
-                           forward the host by a rule (action: tunnel).";
+                let why = "The client stopped within a possible HTTP request: if the protocol is \
+                           not HTTP, forward the host by a rule (action: tunnel).";
                 Err(Failure::Request(why.to_owned()))
             }
         }
@@ -205,7 +206,8 @@ impl Connect {
 enum First {
     Client(Opening),
     Server,
-    /// Neither peer sent a byte within the idle limit of a tunnel.
+    /// Neither peer sent a byte within the idle limit of a tunnel, or the client's connection
+    /// failed.
     Nothing,
 }
 
@@ -271,7 +273,7 @@ impl ClientOffer {
     }
 }
 
-/// The TLS alert `access_denied` (RFC 8446, section 6.2), in a record of its own.
+/// The TLS alert `access_denied` (RFC 8446, section 6.2), as a complete record.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
@@ -350,7 +352,8 @@ async fn handshake(
     }
 }
 
-/// Returns the TLS settings for a server without HTTP/2, with the same certificate.
+/// Returns TLS settings that do not offer HTTP/2, with the same certificate. `matters` is `true` if
+/// the client offers protocols by ALPN.
 fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
     if !matters {
         return minted.server_config.clone();
@@ -388,7 +391,7 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
         )) => tracing::info!(
             %client,
             %host,
-            "the client speaks neither TLS 1.2 nor TLS 1.3: pass the host on untouched by a rule \
+            "the client speaks neither TLS 1.2 nor TLS 1.3: forward the host by a rule \
              (action: tunnel)"
         ),
         _ => tracing::info!(%client, %host, "the TLS handshake with the client failed: {error}"),

@@ -1,4 +1,4 @@
-//! HTTP inside the TLS of a client, served in place of the requested server.
+//! HTTP after CONNECT, with or without TLS, served in place of the requested server.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

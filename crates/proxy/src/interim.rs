@@ -1,8 +1,7 @@
 //! Interim responses to HTTP/1.1 clients (RFC 9110, section 15.2), for example 103 Early Hints.
 //!
-//! hyper's server writes only 100, so this module writes other interim responses into the
-//! connection itself: between a request and its final response, when hyper has no response in
-//! progress.
+//! hyper's server writes only 100. This module writes other interim responses directly into the
+//! connection, between a request and its final response, while hyper has no response in progress.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -22,16 +21,16 @@ use crate::headers;
 /// responses are dropped, which HTTP allows.
 const WAITING: usize = 64 << 10;
 
-/// Interim responses of a connection.
+/// Queue of interim responses for one connection.
 #[derive(Default)]
 pub(crate) struct Interim(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Number of the current request.
+    /// Number of the request that may still receive interim responses.
     request: u64,
     waiting: BytesMut,
-    /// True while bytes that were taken are not written completely.
+    /// `true` until all bytes that [`Interim::take`] has taken are written.
     writing: bool,
     writer: Option<Waker>,
     ender: Option<Waker>,
@@ -188,7 +187,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
 
     /// Writes waiting interim responses before the flush. hyper flushes after it has written all
     /// its bytes. If interim responses wait at that time, no final response is in progress, because
-    /// that begins only after [`InterimSender::end`].
+    /// a final response begins only after [`InterimSender::end`].
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {

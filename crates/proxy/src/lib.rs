@@ -3,8 +3,8 @@
 //!
 //! A client names its target in one of two ways. A request for `http://…` is forwarded. After
 //! `CONNECT host:port`, the [`Rules`] decide: the connection is forwarded untouched, or its TLS is
-//! intercepted with a certificate that [`lucarne_mint::store::Minter`] creates for the host.
-//! Inside, HTTP/1.1, HTTP/2 and WebSocket are forwarded like plain requests.
+//! intercepted with a certificate that [`lucarne_mint::store::Minter`] creates for the host. Inside
+//! the intercepted TLS, HTTP/1.1, HTTP/2 and WebSocket are forwarded like plain requests.
 //!
 //! The rules also check the resolved address of a name. Addresses of this machine and of private
 //! networks are refused unless the operator allows them.

@@ -23,7 +23,8 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Hosts with statistics; the least recently used are forgotten.
     pub hosts: usize,
-    /// Idle connections to servers that are kept for later requests.
+    /// Number of routes to servers whose idle connections are kept for later requests, at most 32
+    /// HTTP/1 connections each.
     pub idle_connections: usize,
     /// Time that idle connections are kept.
     pub keep: Duration,
@@ -34,7 +35,8 @@ pub struct Limits {
     /// Time that the proxy waits for a client's first bytes after CONNECT before it connects to the
     /// server. The client may wait for the server to send first.
     pub silence: Duration,
-    /// Time for resolving and reaching a server, including the TLS handshake.
+    /// Time for each step of reaching a server: resolving the name, connecting, and the TLS
+    /// handshake.
     pub connect: Duration,
     /// Time for a server to respond to `Expect: 100-continue`. After that the body is sent, because
     /// a server that does not know expectations sends nothing.

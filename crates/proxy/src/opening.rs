@@ -12,7 +12,7 @@ use crate::stream::Rewind;
 /// Protocols at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// A TLS handshake, or bytes that cannot begin any other protocol.
+    /// A TLS handshake, or a ClientHello in the format of SSL 2.
     Tls,
     /// A request without TLS.
     Http1,
@@ -49,7 +49,7 @@ pub(crate) fn ended(bytes: &[u8]) -> Opening {
 }
 
 /// Recognises HTTP by its first line, as leniently as any server might read it. The HTTP parser
-/// behind it refuses malformed requests.
+/// later refuses malformed requests.
 fn text(bytes: &[u8], bound: usize) -> Option<Opening> {
     let lead = bytes.iter().position(|b| !is_blank(*b) && *b != b'\n');
     let bytes_left = lead.map_or(&[][..], |lead| &bytes[lead..]);
@@ -94,8 +94,9 @@ fn is_blank(byte: u8) -> bool {
     )
 }
 
-/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP. The
-/// proxy disconnects a client that sends TLS or HTTP, because the client may be evading the rules.
+/// Client of a server that sent first. In protocols of this kind, the client's first bytes are
+/// neither TLS nor HTTP. The proxy disconnects a client that sends TLS or HTTP, because the client
+/// may be evading the rules.
 pub(crate) struct Second {
     stream: Rewind,
     bound: usize,
@@ -123,7 +124,7 @@ impl Second {
             if opening != Opening::Other {
                 tracing::info!(
                     ?opening,
-                    "client disconnected: it began TLS or HTTP after its server had sent first"
+                    "client disconnected: the client began TLS or HTTP after the server sent first"
                 );
                 return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
             }

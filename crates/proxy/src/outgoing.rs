@@ -14,7 +14,6 @@ use tokio::time::{Sleep, sleep};
 use crate::expect::{BodyGate, Expectation};
 use crate::timed_body::{BodyError, Timed};
 
-/// Body of a request to the server.
 pub(crate) struct Outgoing {
     body: Option<Timed>,
     /// Gate and time limit of a body whose client sent `Expect: 100-continue`.
@@ -65,7 +64,7 @@ impl Outgoing {
         match ready!(gate.poll(cx)) {
             Expectation::Over => return Poll::Ready(Err(BodyError::Unwanted)),
             Expectation::Refused | Expectation::None => {
-                // The client's connection must not wait for the body either.
+                // The body is dropped, so that the client's connection does not wait for it either.
                 self.body = None;
                 return Poll::Pending;
             }
@@ -83,7 +82,8 @@ impl HttpBody for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // hyper requests the body from the client when it is polled.
+        // Waits before the first poll, because polling makes hyper request the body from the
+        // client.
         if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
             return Poll::Ready(Some(Err(unwanted)));
         }

@@ -107,7 +107,8 @@ fn html(failure: &Failure, host: Option<&str>) -> String {
     page.render().unwrap_or_else(|_| text(failure, host))
 }
 
-/// Browsers name HTML; curl and libraries accept anything.
+/// Returns whether the client names HTML in `Accept`, as browsers do. curl and libraries accept any
+/// type.
 fn wants_html(headers: &HeaderMap) -> bool {
     headers
         .get_all(ACCEPT)
@@ -140,7 +141,7 @@ mod tests {
             assert!(formatted.contains("2025-07-01 12:00:00 UTC"), "{formatted}");
             assert!(formatted.contains("2025-09-29 11:59:59 UTC"), "{formatted}");
         }
-        // The end of "never" (RFC 5280, section 4.1.2.5).
+        // The notAfter of a certificate without expiry (RFC 5280, section 4.1.2.5).
         let (page, _) = formatted(0, 253_402_300_799);
         assert!(page.contains("1970-01-01 00:00:00 UTC"), "{page}");
         assert!(page.contains("9999-12-31 23:59:59 UTC"), "{page}");
@@ -158,7 +159,7 @@ mod tests {
             );
             assert_eq!(response.status(), status);
             assert_eq!(response.headers()[RETRY_AFTER], "1");
-            // A browser would request another password.
+            // With this header, a browser would request another password from the user.
             assert!(!response.headers().contains_key(PROXY_AUTHENTICATE));
         }
     }

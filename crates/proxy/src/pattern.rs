@@ -26,7 +26,7 @@ enum Hosts {
     Block(Network),
 }
 
-/// Reasons why a pattern is invalid. The text follows the pattern.
+/// Reasons why a pattern is invalid. The message follows the pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern is empty, or has a port only.
@@ -149,7 +149,7 @@ fn number(port: &str) -> Result<u16, PatternError> {
 }
 
 /// Returns whether `text` consists of the pieces in this order, with anything between them. The
-/// time is at most proportional to both lengths.
+/// time is at most proportional to the sum of both lengths.
 fn glob(pieces: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = pieces else {
         return pieces.first().is_some_and(|piece| piece == text);

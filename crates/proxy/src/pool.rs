@@ -64,7 +64,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Returns the state of the connection's end.
+    /// Returns the record of how the connection ends.
     pub(crate) fn end(&self) -> ConnectionEnd {
         match self {
             Connection::Http1(connection) => connection.end.clone(),
@@ -100,12 +100,12 @@ struct Entry {
     /// The most recently used connection is last.
     http1: Vec<(Http1, Instant)>,
     http2: Option<(Http2, Instant)>,
-    /// Whether the server chose HTTP/2 when both were offered, if known.
+    /// Whether the server chose HTTP/2 when HTTP/1.1 and HTTP/2 were offered, if known.
     speaks_http2: Option<bool>,
 }
 
 impl Pool {
-    /// Creates a pool for `max` routes whose connections are kept for `keep`.
+    /// Creates a pool for `max` routes. Idle connections are kept for `keep`.
     pub(crate) fn new(max: usize, keep: Duration) -> Arc<Self> {
         let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Pool {
@@ -119,14 +119,14 @@ impl Pool {
         self.routes.lock().get(route)?.speaks_http2
     }
 
-    /// Records the protocol that the server chose when both were offered.
+    /// Records the protocol that the server chose when HTTP/1.1 and HTTP/2 were offered.
     pub(crate) fn learn(&self, route: &Route, speaks_http2: bool) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
         entry.speaks_http2 = Some(speaks_http2);
     }
 
-    /// Takes an idle HTTP/1 connection.
+    /// Takes an idle HTTP/1 connection of this route, the most recently used first.
     pub(crate) fn http1(&self, route: &Route) -> Option<Http1> {
         let mut routes = self.routes.lock();
         let idle = &mut routes.get_mut(route)?.http1;

@@ -19,8 +19,8 @@ impl Ports {
         self.0.contains(&port)
     }
 
-    /// Returns the default ports: HTTPS, plain HTTP (browsers open `ws://` through it), and the
-    /// unprivileged ports. Mail, SSH and Telnet are not among them.
+    /// Returns the default ports: 443, 80 (browsers open `ws://` with CONNECT to port 80), and the
+    /// unprivileged ports from 1024. The ports of mail, SSH and Telnet are not included.
     pub fn usual() -> Vec<Ports> {
         vec![Ports(80..=80), Ports(443..=443), Ports(1024..=u16::MAX)]
     }

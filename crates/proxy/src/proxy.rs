@@ -29,7 +29,7 @@ use crate::verify::Trust;
 
 /// Settings of a proxy.
 pub struct ProxySettings {
-    /// Source of certificates.
+    /// Source of the certificates for intercepted hosts.
     pub minter: Arc<Minter>,
     /// Roots that certificates of servers must chain to.
     pub trust: Trust,
@@ -132,7 +132,7 @@ impl Proxy {
         self.0.users.store(users.map(Arc::new));
     }
 
-    /// Replaces the rules for new connections.
+    /// Replaces the rules for new connections and new requests. Open tunnels continue.
     pub fn replace_rules(&self, rules: Rules) {
         self.0.rules.store(Arc::new(rules));
         // An idle connection may go to a server that the new rules refuse.
@@ -201,7 +201,7 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     prepare(&stream, core.limits.idle);
     if core.open.count() >= core.limits.connections {
         core.stats.failed("connection_limit_reached");
-        // The client gets an explanation if the kernel accepts it at once.
+        // The client receives an explanation if the kernel accepts all bytes at once.
         let _ = stream.try_write(TOO_MANY);
         return;
     }
@@ -214,9 +214,9 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
 }
 
 const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 54\r\n\
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 53\r\n\
     Content-Type: text/plain\r\nConnection: close\r\n\r\n\
-    The proxy has as many connections as it may have now.\n";
+    The proxy has reached its limit of open connections.\n";
 
 async fn sweep(core: Arc<Core>) {
     let mut clock = tokio::time::interval(SWEEP);

@@ -82,7 +82,7 @@ fn ask(
     Ok(request)
 }
 
-/// Adds the credentials for this upstream proxy, and only for it.
+/// Adds the credentials of this upstream proxy. Only requests to this proxy may have them.
 pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
     if let Some(authorization) = &proxy.authorization {
         headers.insert(PROXY_AUTHORIZATION, authorization.clone());
@@ -94,7 +94,7 @@ pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> F
     UpstreamFailure::Refused(response.status(), reason(response)).of(proxy)
 }
 
-/// Returns the machine-readable reason of the response (RFC 9209), unless it is too long.
+/// Returns the `Proxy-Status` of the response (RFC 9209), unless the field has more than 500 bytes.
 fn reason(response: &Response<Incoming>) -> Option<String> {
     const LONGEST: usize = 500;
     let said = response.headers().get(PROXY_STATUS)?.to_str().ok()?;

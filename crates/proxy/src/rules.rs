@@ -28,7 +28,7 @@ pub struct Rule {
     pub action: Action,
 }
 
-/// All rules that apply to a target.
+/// Rules for targets: permitted hosts, ports and addresses, and the action on TLS.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Rules of interception; the first match decides.
@@ -43,7 +43,8 @@ pub struct Rules {
     pub ports: Vec<Ports>,
     /// Whether clients may connect to addresses outside the public internet.
     pub private: bool,
-    /// Networks outside the public internet that clients may connect to in any case.
+    /// Networks outside the public internet that clients may connect to even if `private` is
+    /// `false`.
     pub networks: Vec<Network>,
     /// Fixed addresses of hosts, instead of DNS; the first match decides.
     pub resolve: Vec<(HostPattern, IpAddr)>,
@@ -83,7 +84,7 @@ impl Rules {
     /// Checks whether the lists permit `target`.
     ///
     /// # Errors
-    /// Returns the list that refuses the host.
+    /// [`Refusal::Denied`] or [`Refusal::NotAllowed`].
     pub fn permit(&self, target: &Target) -> Result<(), Refusal> {
         self.not_denied(target)?;
         if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
@@ -95,7 +96,7 @@ impl Rules {
     /// Checks that the deny list does not match `target`.
     ///
     /// # Errors
-    /// The pattern that matches.
+    /// [`Refusal::Denied`] with the pattern that matches.
     pub fn not_denied(&self, target: &Target) -> Result<(), Refusal> {
         match self.deny.iter().find(|pattern| pattern.matches(target)) {
             Some(pattern) => Err(Refusal::Denied(target.host.clone(), pattern.clone())),

@@ -30,7 +30,7 @@ pub(crate) struct Prepared {
     pub(crate) expects: Option<Duration>,
 }
 
-/// Limit of attempts on connections that the server closes at once.
+/// Limit of attempts for one request, if the server closes connections before it responds.
 const ATTEMPTS: u32 = 3;
 
 /// Returns a copy of a request that may be repeated, for a server that closed the connection before
@@ -86,7 +86,7 @@ async fn connection(
 
 /// Returns a connection for an HTTP/2 client: the shared one, or, if the server does not speak
 /// HTTP/2, one for this request. If the connection attempt of another request fails, waiting
-/// requests fail with it, because trying one after the other would add up the timeouts.
+/// requests report the same failure, because consecutive attempts would add up the timeouts.
 async fn shared(
     session: &Session,
     fixed: &FixedOrigin,
@@ -139,7 +139,7 @@ fn listen(
     let gate = expects.map(|patience| request.body_mut().hold(patience));
     let (opened, interim) = (gate.clone(), interim.cloned());
     hyper::ext::on_informational(request, move |said| match said.status() {
-        // hyper sends 100 to the client when its body is polled.
+        // hyper sends 100 to the client when the client's body is polled.
         StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
         status => {
             if let Some(interim) = &interim {
@@ -265,7 +265,7 @@ fn cut(session: &Session, route: &Route) -> Box<dyn FnOnce() + Send + Sync> {
         tracing::warn!(
             %client,
             host,
-            "the server ended its response without close_notify: the response was passed on, and \
+            "the server ended its response without close_notify: the response was forwarded, and \
              may be incomplete"
         );
     })

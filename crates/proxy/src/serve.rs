@@ -74,7 +74,7 @@ async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, El
         peeked = timeout(core.limits.head, stream.peek(&mut bytes)) => peeked?,
         () = core.reached(Phase::Closing) => return Ok(false),
     };
-    // hyper reports a broken connection as well.
+    // An error is ignored here, because hyper reports a broken connection later.
     let read = peeked.unwrap_or(0);
     let line = bytes[..read].split(|byte| *byte == b'\n').next();
     let version = |line: &[u8]| line.windows(8).any(|part| part == b" HTTP/1.");

@@ -29,13 +29,15 @@ pub(crate) struct FixedOrigin {
     pub(crate) route: Arc<Route>,
     /// Proxies that the client's CONNECT passed, including this one.
     pub(crate) via: HeaderValue,
-    /// Whether the client speaks HTTP/2, so that the server is offered it.
+    /// Whether HTTP/2 is offered to the client, or used by it without TLS. The proxy then offers
+    /// HTTP/2 to the server.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
-    /// Connection, or the failure, from the time of the client's TLS handshake.
+    /// Connection or failure of the attempt during the client's TLS handshake, for the first
+    /// request.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
-    /// Locked while an HTTP/2 connection is opened, because one serves all streams. Holds the time
-    /// and the reason of the last failure, for waiting requests.
+    /// Locked while an HTTP/2 connection is opened, because one connection serves all streams.
+    /// Holds the time and the reason of the last failure, for waiting requests.
     pub(crate) dialling: tokio::sync::Mutex<Option<(Instant, Failure)>>,
 }
 

@@ -40,8 +40,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Adds `bytes` that arrived after a wait. Returns whether they are too few for a wait of
-    /// `idle` or more. Time without reads by the receiver is not counted.
+    /// Adds `bytes` that arrived after a wait. Returns whether the bytes are too few for a wait of
+    /// `idle` or more in total. Time without reads by the receiver is not counted.
     fn is_slow(&mut self, bytes: usize, waited: Duration, idle: Duration) -> bool {
         self.bytes += bytes as u64;
         self.waited += waited;

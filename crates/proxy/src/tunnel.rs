@@ -62,7 +62,6 @@ where
     let (mut client, active) = ActivityStream::new(client);
     let stillness = async {
         loop {
-            // The tunnel ends after this time without a byte.
             tokio::time::sleep(idle).await;
             if !active.swap(false, Ordering::Relaxed) {
                 return;

@@ -19,7 +19,7 @@ pub struct UpstreamRoute {
     pub through: Option<UpstreamProxy>,
 }
 
-/// An upstream proxy. Its [`Display`](fmt::Display) is its URL without the password.
+/// An upstream proxy. Its [`Display`](fmt::Display) is the URL without user name and password.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamProxy {
     /// Whether the connection to the proxy uses TLS.
@@ -41,7 +41,7 @@ pub enum UpstreamProxyError {
     #[error("has the scheme {0}://, which is not supported: write http:// or https://")]
     Scheme(String),
     /// The URL has more than scheme, user, host and port.
-    #[error("has a path: write scheme, host and port only")]
+    #[error("has a path, a query or a fragment: write scheme, host and port only")]
     Path,
     /// Basic authentication cannot send the user name.
     #[error("has a user name with a colon, which Basic authentication cannot send")]
@@ -50,7 +50,7 @@ pub enum UpstreamProxyError {
     #[error("has a password, but no user name")]
     NoUser,
     /// The URL has a password, and the configuration has another password.
-    #[error("has a password already")]
+    #[error("has a password already: remove one of the two passwords")]
     Passwords,
 }
 
@@ -58,7 +58,7 @@ impl UpstreamProxy {
     /// Returns the proxy with this password for the user of the URL.
     ///
     /// # Errors
-    /// The URL has no user, or has a password already.
+    /// If the URL has no user, has a password already, or has a user name with a colon.
     pub fn with_password(self, password: &str) -> Result<Self, UpstreamProxyError> {
         let Some(user) = &self.user else {
             return Err(UpstreamProxyError::NoUser);

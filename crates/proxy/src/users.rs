@@ -61,7 +61,7 @@ enum Secret {
 /// Reasons why a file of users is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsersError {
-    /// The line has no colon, or nothing before it.
+    /// The line has no colon, no user name or no password.
     #[error("line {0} is not `user:password`")]
     Line(usize),
     /// The kind of hash is not supported.
@@ -94,7 +94,7 @@ impl Users {
     /// or `user:password`. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// The first invalid line.
+    /// If a line is invalid, if there is no user, or if the system provides no random bytes.
     pub fn parse(text: &str) -> Result<Self, UsersError> {
         let mut users = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -447,7 +447,8 @@ mod tests {
             assert!(full, "{refused:?}");
         }
         assert!(admits(&users, "ann:secret").await);
-        // Another client does not wait behind them, whether its password is remembered or not.
+        // Another client does not wait behind these guesses, even if its password is not
+        // remembered.
         let elsewhere = "198.51.100.1".parse().unwrap();
         let unknown = users.admit(elsewhere, Some(&basic("bob:secret"))).await;
         assert!(matches!(unknown, Err(Failure::Authentication)));

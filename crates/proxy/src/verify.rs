@@ -1,5 +1,5 @@
 //! Verification of servers' certificates. Failed certificates are remembered for error pages, and
-//! all are passed to the observer.
+//! all certificates are passed to the observer.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(crate) struct Verifier {
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
-/// A certificate without any of the configured fingerprints.
+/// The certificate has none of the fingerprints that are configured for the host.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate's fingerprint is not configured for this host: found {0}")]
 struct OtherFingerprint(Fingerprint);
@@ -67,8 +67,9 @@ impl Verifier {
         }
     }
 
-    /// Checks the certificate by fingerprint if the host has any, and accepts it if the host is
-    /// insecure. Returns `None` if only trusted certificates are accepted.
+    /// Checks the certificate by fingerprint if fingerprints are configured for the host. Otherwise
+    /// accepts any certificate of an insecure host. Returns `None` if only trusted certificates are
+    /// accepted.
     fn exception(&self, name: &ServerName<'_>, leaf: &CertificateDer<'_>) -> Option<Verified> {
         let host = match name {
             ServerName::IpAddress(ip) => Some(Host::from(IpAddr::from(*ip))),
@@ -90,9 +91,8 @@ impl Verifier {
         })
     }
 
-    /// Returns the verifier for the signature of a handshake. A key of an unsupported kind is
-    /// accepted for hosts with any certificate, but never for a certificate that is known by its
-    /// fingerprint.
+    /// Returns the verifier for the signature of a handshake. If there are insecure hosts, a key of
+    /// an unsupported kind is accepted, except in a certificate with a configured fingerprint.
     fn of_signature(&self, leaf: &CertificateDer<'_>) -> &lucarne_net::Verifier {
         let pinned = || {
             let found = Fingerprint::of(leaf);
@@ -144,7 +144,7 @@ impl ServerCertVerifier for Verifier {
                 .chain(intermediates)
                 .map(|der| CertificateDer::from(der.as_ref()))
                 .collect();
-            // rustls does not request SCTs by TLS extension, and hardly any server has them.
+            // rustls does not request SCTs in the TLS extension, and hardly any server sends them.
             observer.seen(&name.to_str(), &chain, ocsp, &[]);
         }
         let verified = self.exception(name, leaf).unwrap_or_else(|| {

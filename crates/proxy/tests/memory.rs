@@ -1,5 +1,5 @@
-//! The memory of the proxy is bounded. This test measures its own process, so it is the only one in
-//! its binary.
+//! The memory of the proxy is bounded. This test measures its own process, so its binary has no
+//! other test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "it/common/mod.rs"]

@@ -41,9 +41,9 @@
 //!
 //! A signature that [`KnownKey::accepts`] accepts is valid. Use a complete verifier to confirm that
 //! a signature is invalid. With this confirmation, the result is always the result of the complete
-//! verifier. An error in the arithmetic here would not accept invalid signatures. An error would
-//! only miss valid signatures, which the complete verifier then accepts: a wrong power never
-//! equals, in all its bits, the only message (RFC 8017, section 9.2) for the digest by accident.
+//! verifier. An error in the arithmetic of this crate would not accept invalid signatures: a wrong
+//! power does not, by accident, equal the only valid message for the digest (RFC 8017, section
+//! 9.2). An error would only miss valid signatures, which the complete verifier then accepts.
 //!
 //! The running time depends on the input, because verification has no secrets. Do not use this
 //! crate for signing.

@@ -9,7 +9,7 @@ const LEVELS: usize = MAX_LEVEL as usize + 1;
 /// The rightmost partial hash tile of each level.
 ///
 /// Each call of [`root`](Self::root) computes the root from these tiles, which are the published
-/// hashes. There is no other state that could disagree with them.
+/// hashes. There is no other state that could disagree with these hashes.
 ///
 /// # Examples
 ///
@@ -120,10 +120,10 @@ impl RightEdge {
 
     /// Returns the Merkle tree hash (RFC 6962, section 2.1).
     ///
-    /// The part to the right of a level's last tile is one incomplete subtree, whose root is
-    /// appended to the tile as another hash. Then the row is halved until one hash is left; a
-    /// single last hash moves up unchanged. This takes as many hash operations as the edge has
-    /// hashes, at most 1,275 and usually a tenth of that.
+    /// From the lowest level upwards, the leaves after a level's partial tile form one incomplete
+    /// subtree. The root of this subtree is appended to the hashes of the tile. Then the row is
+    /// halved until one hash is left; an unpaired last hash moves up unchanged. This takes as many
+    /// hash operations as the edge has hashes, at most 1,275 and usually a tenth of that.
     #[must_use]
     pub fn root(&self) -> Hash {
         let mut right = None;

@@ -1,6 +1,6 @@
 //! Signed notes (C2SP signed-note): a text, an empty line, signature lines.
 //!
-//! Parsing does not verify signatures: that requires the keys.
+//! Parsing does not verify signatures, because verification requires the keys.
 
 use std::fmt;
 

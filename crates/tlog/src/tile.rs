@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The examples of conformance item 24.
+    /// The examples of C2SP tlog-tiles, "Partial Tiles".
     #[test]
     fn tiles_of_known_sizes() {
         let paths = |size| {

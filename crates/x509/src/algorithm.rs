@@ -3,7 +3,6 @@
 use crate::{Der, Oid};
 
 /// Encodes an AlgorithmIdentifier of `oid` with the parameters that `parameters` writes, in DER.
-/// Also supports obsolete algorithms.
 pub fn algorithm(oid: &Oid, parameters: impl FnOnce(&mut Der)) -> Vec<u8> {
     Der::build(|der| {
         der.sequence(|der| {

@@ -82,7 +82,7 @@ impl fmt::Debug for Oid {
     }
 }
 
-/// Writes the DER content octets of an identifier in dotted notation. Arcs over 64 bits, and octets
+/// Writes the DER content octets of an identifier in dotted notation. Arcs over 63 bits, and octets
 /// that end in the middle of an arc, become `?`.
 fn fmt_content(content: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut first = true;

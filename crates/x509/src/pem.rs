@@ -2,7 +2,7 @@
 //! same rules apply to all files. Text around the blocks is ignored. An unusable block is reported
 //! with its line, and never dropped silently.
 
-/// A block with its first line.
+/// A PEM block, with the number of its first line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
     /// Number of the BEGIN line, starting at 1.
@@ -39,8 +39,8 @@ pub enum PemError {
     NoCertificate,
     /// The file has a private key in place of certificates.
     #[error(
-        "the text has no PEM certificate, but a private key: exchange the two files, if they are \
-         swapped"
+        "the text has no PEM certificate, but a private key: check whether the key file and the \
+         certificate file are swapped"
     )]
     OnlyKey,
     /// The file has DER.
@@ -59,12 +59,12 @@ pub enum PemError {
 
 const UTF_16: &str = "the file is UTF-16: convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8 FILE`";
 const NOT_BASE64: &str = "its contents are not base64";
-const ENCRYPTED: &str = "it is encrypted: write it without its passphrase (openssl pkey)";
+const ENCRYPTED: &str = "the key is encrypted: decrypt the key (openssl pkey -in KEY -out NEW)";
 const NO_BEGIN: &str = "its BEGIN line is missing or damaged";
 const BAD_BEGIN: &str =
     "its BEGIN line is damaged, or has more text: write BEGIN on a separate line";
 const BAD_END: &str = "its END line is damaged, or has more text: write END on a separate line";
-const NO_END: &str = "it has no END line";
+const NO_END: &str = "the block has no END line";
 const CUT: &str = "the file ends before the block does";
 const OTHER_LABEL: &str = "the END line has another name than the BEGIN line";
 const HEADERS: &str = "no empty line follows its headers";
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(none, "the text has no PRIVATE KEY block");
         let key = encode("ENCRYPTED PRIVATE KEY", b"k");
         let said = private_key(key.as_bytes()).unwrap_err().to_string();
-        assert!(said.ends_with("without its passphrase (openssl pkey)"));
+        assert!(said.ends_with("decrypt the key (openssl pkey -in KEY -out NEW)"));
     }
 
     #[test]

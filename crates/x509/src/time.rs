@@ -118,8 +118,9 @@ impl From<SystemTime> for Time {
     }
 }
 
-/// Returns the time in milliseconds since 1970: `YYMMDDHHMM[SS]` or `YYYYMMDDHHMM[SS]` with `Z` or
-/// an offset `±HHMM`, as X.509 permits and old certificates use.
+/// Parses a time tolerantly. Returns milliseconds since 1970, or `None` for invalid times. The
+/// forms are `YYMMDDHHMM[SS]` and `YYYYMMDDHHMM[SS]` with `Z` or an offset `±HHMM`, as X.509
+/// permits and old certificates use.
 pub fn milliseconds(time: Tlv<'_>) -> Option<i64> {
     seconds(time.tag, time.value).map(|seconds| seconds * 1000)
 }
@@ -201,8 +202,9 @@ impl Digits<'_> {
     }
 }
 
-/// Returns the year and the calendar time of a second since 1970. The calendar time has a year of
-/// the first 400 years, because the calendar repeats itself: every second is then in jiff's range.
+/// Returns the year and the calendar time of a second since 1970. The year of the calendar time is
+/// moved into the 400 years from 1970, after which the calendar repeats itself: every second is
+/// then in jiff's range.
 fn civil(seconds: i64) -> (i64, DateTime) {
     let moment = EPOCH + SignedDuration::from_secs(seconds.rem_euclid(ERA));
     let year = i64::from(moment.year()) + 400 * seconds.div_euclid(ERA);

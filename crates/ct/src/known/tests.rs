@@ -129,7 +129,7 @@ fn counts_are_bounded() {
     }
 }
 
-/// Another encoding of the same point has another name and is never prepared.
+/// Only one encoding of a point is prepared. Other encodings have other names.
 #[test]
 fn only_one_way_to_write_a_key_is_known() {
     let signer = Signer::new();

@@ -1,4 +1,4 @@
-//! The diagnosis of an SCT that does not verify: the error that was made between the log and the
+//! The diagnosis of an SCT that does not verify: the error that occurred between the log and the
 //! certificate. A cause is proven if the signature verifies after reversing the error.
 
 use base64_simd::STANDARD;
@@ -14,7 +14,7 @@ use crate::sct::Sct;
 use crate::sct_list::{delivered_entry, embedded_entry};
 use crate::signature::key_bits;
 
-/// Maximum distance of the leaf indexes that are tried.
+/// Maximum distance between the SCT's leaf index and the indexes that are tried.
 const NEAR: u64 = 256;
 /// Number of leaf indexes, which have five bytes.
 const INDEXES: u64 = 1 << 40;
@@ -67,25 +67,25 @@ impl Patient<'_> {
             };
             let text = String::from_utf8_lossy(there);
             let detail = format!(
-                "its extensions are the base64 text `{text}` of the log's response, but must be \
-                 its decoded bytes; {proof}"
+                "the extensions are the base64 text `{text}` of the log's response, but must be \
+                 the decoded bytes; {proof}"
             );
             return Some((LintCode::SctExtensionsBase64, detail));
         }
         if is_static && there.is_empty() {
-            let detail = "it has no extensions, but a static CT log always sends a leaf index there: \
-                          the field `extensions` of the log's response was dropped, and the \
+            let detail = "the SCT has no extensions, but a static CT log always sends a leaf index \
+                          there: the field `extensions` of the log's response was dropped, and the \
                           signature covers it";
             return Some((LintCode::SctExtensionsDropped, detail.to_owned()));
         }
         if let Some(right) = self.right_index(entry) {
             let there = shown(there, self.sct.index());
-            let detail = format!("its leaf index is {there}; with {right}, it verifies");
+            let detail = format!("the leaf index is {there}; the SCT verifies with {right}");
             return Some((LintCode::SctLeafIndex, detail));
         }
         if is_static && self.sct.index().is_none() {
             let detail = format!(
-                "its extensions are {}, without the leaf index that every static CT log sends",
+                "the extensions are {}, without the leaf index that every static CT log sends",
                 hex::encode(there)
             );
             return Some((LintCode::SctLeafIndex, detail));
@@ -93,8 +93,8 @@ impl Patient<'_> {
         None
     }
 
-    /// Returns the signed extensions if their index is near the SCT's index or belongs to another
-    /// SCT.
+    /// Formats the signed leaf index, if there is none, if it is near the SCT's index, or if it is
+    /// that of another SCT.
     fn right_index(&self, entry: &SignedEntry) -> Option<String> {
         let others = self.scts.iter().filter(|other| *other != self.sct);
         for other in others {
@@ -148,7 +148,7 @@ impl Patient<'_> {
         });
         let (_, name) = wrong.next()?;
         let detail = format!(
-            "the log signed it with a wrong issuer key hash, that {name}; expected the hash of \
+            "the log signed a wrong issuer key hash, that {name}; expected the hash of \
              the key that signed the certificate"
         );
         Some((LintCode::SctIssuerKeyHash, detail))
@@ -167,7 +167,7 @@ impl Patient<'_> {
         types
             .any(|entry| self.verifies(&self.sct.extensions, entry))
             .then(|| {
-                let detail = "the log signed it for a final certificate (add-chain); an embedded SCT \
+                let detail = "the SCT is for a final certificate (add-chain); an embedded SCT \
                               must be for a precertificate (add-pre-chain)";
                 (LintCode::SctEntryType, detail.to_owned())
             })
@@ -178,7 +178,7 @@ impl Patient<'_> {
         let entry = self.precertificate?;
         self.verifies(&self.sct.extensions, entry).then(|| {
             let detail =
-                "it verifies for the precertificate, but the certificate differs from the precertificate";
+                "the SCT verifies for the precertificate, but the certificate differs from it";
             (LintCode::SctForPrecertificate, detail.to_owned())
         })
     }

@@ -19,13 +19,13 @@ pub struct PolicyFinding {
 }
 
 impl PolicyFinding {
-    /// Returns the finding for the list of findings; `None` if the policy is met.
+    /// Returns the result as a finding of the lint; `None` if the policy is met.
     pub(super) fn finding(&self) -> Option<LintFinding> {
         let (wrong, unverified) = self.codes;
         match (&self.verdict, self.uncertain) {
             (Verdict::Compliant { .. }, None) => None,
             (verdict, None) => {
-                let detail = format!("not enough for {}: {verdict}", self.policy);
+                let detail = format!("not sufficient for {}: {verdict}", self.policy);
                 Some(LintFinding::new(wrong, detail))
             }
             (_, Some(why)) => {
@@ -37,7 +37,7 @@ impl PolicyFinding {
 }
 
 const NO_LIST: &str = "there is no log list";
-const NO_SCT: &str = "no SCT is embedded, and SCTs by TLS or OCSP are not available";
+const NO_SCT: &str = "no SCT is embedded, and SCTs of TLS or OCSP are not available";
 const UNKNOWN_LOG: &str =
     "the SCTs of listed logs are not enough, and one SCT is of an unlisted log";
 const UNKNOWN_ISSUER: &str = "the SCTs cannot be verified without the issuer";

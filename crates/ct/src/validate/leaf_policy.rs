@@ -59,7 +59,7 @@ fn check_not_after(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Resu
     }
     let reject = |code, detail: String| Err(Rejection::of(0, code, detail));
     let Some(not_after) = leaf.not_after() else {
-        let detail = "notAfter is not a readable time, and this log has rules about it";
+        let detail = "notAfter is not a valid time, and this log restricts notAfter";
         return reject(Code::InvalidValidity, detail.to_owned());
     };
     let shown = time::display(not_after);
@@ -97,8 +97,8 @@ fn show_window(policy: &Policy) -> String {
     let show = |bound: Option<u64>, open: &str| {
         bound.map_or_else(|| open.to_owned(), |bound| time::display(signed(bound)))
     };
-    let start = show(policy.not_after_start, "the beginning of time");
-    let limit = show(policy.not_after_limit, "the end of time");
+    let start = show(policy.not_after_start, "no limit");
+    let limit = show(policy.not_after_limit, "no limit");
     format!("this log's window [{start}, {limit})")
 }
 

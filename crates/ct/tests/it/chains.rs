@@ -1,5 +1,5 @@
-//! The chain tests of other logs' suites. The certificates are generated at each run, so that no
-//! corpus is needed.
+//! Chain tests from the test suites of other logs. The certificates are generated at each run, so
+//! that no corpus is needed.
 
 use crate::minting::*;
 use lucarne_ct::{Chain, Code, EntryKind, Fingerprint, Policy, Require, SignedEntry};
@@ -59,7 +59,7 @@ fn broken_chains() {
         ),
         (vec![&leaf, ca_der, ca_der], Code::DuplicateCertificate, 2),
         (vec![&leaf, &leaf, ca_der], Code::DuplicateCertificate, 1),
-        // Also if they are not adjacent.
+        // The repeated certificates need not be adjacent.
         (
             vec![&leaf, ca_der, root, ca_der],
             Code::DuplicateCertificate,
@@ -121,7 +121,7 @@ fn signatures_that_do_not_verify() {
         [&good[..], &flipped(ca.cert_der()), root],
     ));
     assert_eq!(found, (Code::InvalidSignature, Some(1)));
-    // Not the accepted root byte for byte, although its key verifies everything.
+    // The last certificate has the key of the accepted root, but another signature.
     let found = refused(submit(
         &log,
         EntryKind::X509,

@@ -54,7 +54,7 @@ fn what_a_log_signed_for_the_precertificate_verifies_for_the_certificate() {
             let entry = embedded_entry(&certificate, &issuer);
             for (sct, log) in scts_of(&certificate).iter().zip(&logs) {
                 sct.verify(&log.public_key().unwrap(), &entry).unwrap();
-                // Not valid for another issuer, nor as an SCT by TLS.
+                // The SCT is not valid for another issuer, nor in the TLS handshake.
                 let root = Certificate::parse(pki().root.cert_der()).unwrap();
                 for other in [
                     embedded_entry(&certificate, &root),

@@ -312,14 +312,14 @@ fn states_are_those_of_the_date() {
         (codes(&found), state)
     };
     let new_year = "2026-01-01T00:00:00Z";
-    // Retired after it signed: the log counts together with a current one.
+    // A log that was retired after it signed counts together with a current log.
     let retired = logs("retired", new_year);
     assert_eq!(at(&retired, NEW_YEAR_MS + 1), (vec![], Some("retired")));
-    // The list does not have the state before that.
+    // The list does not have the state before the retirement.
     let (found, state) = at(&retired, NEW_YEAR_MS - 1);
     assert_eq!(found, ["chrome-unverified", "apple-unverified"]);
     assert_eq!(state, None);
-    // Retired before it signed, or rejected: the log does not count.
+    // A log that was retired before it signed, rejected or pending does not count.
     for list in [
         logs("retired", "2025-01-01T00:00:00Z"),
         logs("rejected", new_year),
@@ -391,7 +391,8 @@ fn precertificates_by_themselves() {
     assert_eq!(codes(&lint(&good, None, asked)), ["no-issuer"]);
 }
 
-/// Returns the certificate for a precertificate of `template`, changed after the logs have signed.
+/// Returns a precertificate, and its certificate, which `change` modifies after the logs have
+/// signed.
 fn pair(change: impl FnOnce(&mut Template)) -> (Vec<u8>, Vec<u8>) {
     let mut template = template();
     let precertificate = ca().sign(&poisoned(template.clone())).unwrap();

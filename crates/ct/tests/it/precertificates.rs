@@ -1,4 +1,5 @@
-//! The precertificate tests of other logs' suites, with certificates generated at each run.
+//! Precertificate tests from the test suites of other logs, with certificates generated at each
+//! run.
 
 use crate::minting::*;
 use lucarne_ct::{
@@ -94,8 +95,8 @@ struct Presigned {
 }
 
 impl Presigned {
-    /// Creates them with or without authorityKeyIdentifier in the signing certificate and in the
-    /// leaf.
+    /// Creates all three. `in_preissuer` and `in_leaf` state whether the signing certificate and
+    /// the leaf have an authorityKeyIdentifier.
     fn new(below_root: bool, in_preissuer: bool, in_leaf: bool) -> Self {
         let ca = if below_root {
             pki().root.clone()
@@ -202,7 +203,7 @@ fn what_is_no_precertificate_signing_certificate() {
         .unwrap();
     let found = refused(add_pre_chain([&leaf[..], no_ca.cert_der()]));
     assert_eq!(found, (Code::NotACertificateAuthority, Some(1)));
-    // If it is a root, the issuer of the final certificate is unknown.
+    // If the signing certificate is a root, the issuer of the final certificate is unknown.
     let presigned = Presigned::new(true, true, true);
     let log = log(&[presigned.preissuer.cert_der()], Policy::default());
     let found = refused(submit(&log, EntryKind::Precert, [&presigned.leaf()]));

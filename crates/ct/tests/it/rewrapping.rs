@@ -8,7 +8,7 @@ use lucarne_ct::Certificate;
 pub(crate) struct Rewrapped {
     /// Description of the change.
     pub(crate) how: &'static str,
-    /// The code with which a log refuses it.
+    /// The code with which a log refuses this encoding.
     pub(crate) code: &'static str,
     pub(crate) der: Vec<u8>,
 }
@@ -95,7 +95,7 @@ fn long(tag: u8, value: &[u8]) -> Vec<u8> {
     in_octets(tag, value, fewest(value.len()) + 1)
 }
 
-/// Returns the minimum number of octets after the first one of a length.
+/// Returns the minimum number of octets after the first octet of a length.
 fn fewest(length: usize) -> usize {
     match length {
         0..0x80 => 0,

@@ -146,7 +146,7 @@ fn of_an_ecdsa_signature_only_the_other_s_is_left() {
 fn an_rsa_signature_is_below_its_modulus() {
     let ca = &pki().rsa;
     let spki = ca.key().spki();
-    // A zero before the modulus, and the exponent 65537 after it.
+    // The modulus follows a zero byte, and precedes the exponent 65537.
     let modulus = &spki[spki.len() - 5 - 256..spki.len() - 5];
     let log = usual();
     let verdict = |leaf: &[u8]| submit(&log, EntryKind::X509, [leaf, ca.cert_der()]);

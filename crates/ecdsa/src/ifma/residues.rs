@@ -48,8 +48,8 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         Self { digits, modulus }
     }
 
-    /// Loads the residues with this Montgomery form in limbs: below 2^[`SPARE`](Digits::SPARE)
-    /// times the prime.
+    /// Loads residues from the limbs of their Montgomery forms. The loaded integers are below
+    /// 2^[`SPARE`](Digits::SPARE) times the prime.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn load(limbs: &[__m512i; N]) -> Self {
@@ -73,7 +73,8 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
     /// Returns the residues of all lanes.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     pub(super) fn store(&self) -> [Residue<M, N>; LANES] {
-        // The product with 2^(64·N), divided by R, is in the form of the limbs and below 2·p.
+        // Multiplying by 2^(64·N) and dividing by R gives the Montgomery form of `Residue`, below
+        // 2·p.
         let mut power = [_mm512_setzero_si512(); L];
         power[L - 1] = splat(1 << M::TOP);
         let digits = self.times(&Self::new(power)).carry().digits;
@@ -264,7 +265,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
     /// column because of the other columns, and, if k is negative (k > -64), by less than
     /// 64·(2^(64·N) - p), which is 2^22 in the top column for P-256 and zero for P-384. So k is
     /// computed from a smaller top column: 2^([`TOP`](Digits::TOP)/2) is subtracted first, which is
-    /// 2^24 and 2^10.
+    /// 2^24 for P-256 and 2^10 for P-384.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn reduce(mut self) -> Residues<M, N, L> {

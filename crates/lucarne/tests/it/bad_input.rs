@@ -274,7 +274,7 @@ fn a_roots_file_with_garbage_between_good_certificates() {
         (2, "expected 258 bytes, found 2"),
         (3, "its contents are not base64"),
         (4, "expected a CERTIFICATE block, found \"PRIVATE KEY\""),
-        (5, "it has no END line"),
+        (5, "the block has no END line"),
         (7, "the file ends before the block does"),
     ] {
         let which = format!("roots.pem: certificate {number} (line ");

@@ -2,12 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Clock of a store: the system's, or one of a test.
+/// Clock of a store: the system clock by default, or a clock that a test sets.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
-    /// Creates a clock that shows the result of `read`.
+    /// Creates a clock whose time is the result of `read`.
     pub fn new(read: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Clock(Arc::new(read))
     }

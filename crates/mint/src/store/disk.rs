@@ -70,11 +70,11 @@ pub enum OpenError {
     },
 }
 
-/// Stores certificates in a directory that several processes may share: each finds the certificates
-/// of the others, and waits while another process creates one.
+/// Stores certificates in a directory that several processes may share: each process finds the
+/// certificates of the others, and waits while another process creates the requested certificate.
 ///
-/// Combine it with memory ([`LayeredStore`](super::LayeredStore)): on its own it reads a file for
-/// each call, and sessions do not resume.
+/// Combine this store with memory ([`LayeredStore`](super::LayeredStore)): alone, the store reads a
+/// file for each call, and TLS sessions do not resume.
 ///
 /// Only the owner can access the directory (0700) and its files (0600). Each file is written under
 /// another name, synced and renamed. A file is verified when read: the key belongs to the
@@ -134,8 +134,8 @@ impl DiskStore {
         self.cache.problem.lock().clone()
     }
 
-    /// Removes the files of expired certificates, and of others beyond the limit. The store also
-    /// calls this periodically. Blocks.
+    /// Removes the files of expired certificates, and further files beyond
+    /// [`DiskOptions::max_files`]. The store also calls this periodically. Blocks.
     pub fn sweep(&self) {
         self.cache.sweep();
     }
@@ -226,7 +226,8 @@ impl DiskCache {
         self.generator.run(&key, work).await?
     }
 
-    /// Creates the certificate. Blocks; the key is locked.
+    /// Creates the certificate, unless another process has stored it by now. Blocks. The caller has
+    /// locked the key.
     fn make_here(&self, key: &StoreKey, job: &GenerateJob, at_most: Age) -> Outcome {
         let counters = &self.generator.counters;
         if let Some((minted, age)) = self.read(key, Look::Locked)
@@ -268,7 +269,10 @@ impl DiskCache {
                 if look == Look::First {
                     self.generator.counters.disk_errors.add_one();
                     let path = self.folder.path(key);
-                    tracing::warn!("{}: {error}; creating it again", path.display());
+                    tracing::warn!(
+                        "{}: {error}; the certificate is created again",
+                        path.display()
+                    );
                 }
                 return None;
             }
@@ -296,7 +300,7 @@ impl DiskCache {
         }
     }
 
-    /// Counts a failure, and logs the first one.
+    /// Counts a failure, and logs the first failure after a success.
     fn trouble(&self, problem: &str) {
         self.generator.counters.disk_errors.add_one();
         let mut current = self.problem.lock();

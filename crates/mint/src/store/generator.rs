@@ -43,7 +43,7 @@ impl Generator {
         }
     }
 
-    /// Runs `work` on a thread for blocking work. Dropping the caller does not interrupt it.
+    /// Runs `work` on a thread for blocking work. Dropping the caller does not interrupt the work.
     pub(super) async fn run<T>(
         &self,
         key: &StoreKey,
@@ -60,7 +60,7 @@ impl Generator {
         })
     }
 
-    /// Creates a certificate when there is a permit.
+    /// Waits for a permit, and creates a certificate.
     pub(super) async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
         let permit = self.permit().await;
         let job = self.job(key, generate);

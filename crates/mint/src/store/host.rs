@@ -23,7 +23,7 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a host name: {reason}")]
 pub struct HostError {
-    /// Name, shortened to fit on a line.
+    /// Name, shortened to 80 characters.
     name: String,
     reason: &'static str,
 }
@@ -51,9 +51,9 @@ impl Host {
             return Err(refused("the name is longer than 253 octets"));
         }
         let ascii = idna::domain_to_ascii_cow(name.as_bytes(), AsciiDenyList::URL)
-            .map_err(|_| refused("IDNA does not allow it"))?;
+            .map_err(|_| refused("IDNA does not allow the name"))?;
         let ascii = ascii.strip_suffix('.').unwrap_or(&ascii);
-        DnsName::try_from(ascii).map_err(|_| refused("DNS does not allow it"))?;
+        DnsName::try_from(ascii).map_err(|_| refused("DNS does not allow the name"))?;
         Ok(Host(Kind::Dns(ascii.into())))
     }
 
@@ -105,7 +105,8 @@ impl Host {
         Some(Host(Kind::Dns(format!("*.{parent}").into())))
     }
 
-    /// Returns the names in its certificate: the host and, for a wildcard, the domain above.
+    /// Returns the names for the host's certificate: the host and, for a wildcard, the domain
+    /// above.
     pub fn names(&self) -> Vec<String> {
         let name = self.as_str();
         let parent = name.strip_prefix("*.");

@@ -7,7 +7,7 @@ use lucarne_x509::Fingerprint;
 use super::Host;
 use crate::KeyType;
 
-/// Key of a stored certificate. The CA is part of it, so certificates of an earlier CA are not
+/// Key of a stored certificate. The CA is part of the key, so certificates of an earlier CA are not
 /// found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey {

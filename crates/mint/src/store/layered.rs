@@ -31,7 +31,7 @@ struct Layer {
 struct CacheEntry {
     minted: Arc<Minted>,
     freshness: Freshness,
-    /// Maximum time of the entry in the cache.
+    /// Time after which the cache drops the entry.
     life: Duration,
 }
 

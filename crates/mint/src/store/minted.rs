@@ -33,7 +33,7 @@ pub struct Minted {
     pub not_after: SystemTime,
     /// Serial number of the leaf, big-endian.
     pub serial: Vec<u8>,
-    /// Time that its creation took; zero if it was read from disk.
+    /// Time that the creation of the certificate took; zero if the certificate was read from disk.
     pub made_in: Duration,
     /// Settings of TLS 1.2 and 1.3 with this certificate.
     pub server_config: Arc<ServerConfig>,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{Authority, KeyPair, KeyType, MintError, Time};
 
-/// Backdating of certificates, for clients with slow clocks: by hours, or by a day if the date is
-/// wrong.
+/// Time by which certificates are backdated, for clients whose clocks are slow by hours or have the
+/// date of the day before.
 const BACKDATE: Duration = Duration::from_secs(2 * 86_400);
 
 /// Number of slow (RSA) keys that are generated in advance.
@@ -36,14 +36,15 @@ pub enum LeafKey {
     Shared,
 }
 
-/// Options of minting.
+/// Options for the certificates of a [`Minter`].
 #[derive(Clone, Debug)]
 pub struct MintOptions {
     /// Kind of the leaf keys: P-256 by default; RSA for old clients.
     pub key_type: KeyType,
     /// Sharing of the leaf keys.
     pub leaf_key: LeafKey,
-    /// Lifetime of certificates: 30 days by default, limited by the CA's.
+    /// Lifetime of certificates: 30 days by default, but not beyond the end of the CA's
+    /// certificate.
     pub lifetime: Duration,
     /// Whether one certificate covers all hosts one level below a domain, if browsers accept it
     /// ([`Host::wildcard`]); off by default.
@@ -67,8 +68,8 @@ impl Default for MintOptions {
     }
 }
 
-/// Creates server certificates of a CA for hosts. Each is created once, for as long as the store
-/// keeps it.
+/// Creates server certificates of a CA for hosts. Each certificate is created once, and again only
+/// after the store has dropped it.
 ///
 /// Serial numbers are 128 random bits, so certificates never share one, even across processes.
 /// Certificates have no URLs of revocation lists or OCSP, because no server would respond there.
@@ -168,7 +169,7 @@ impl Minter {
         self.issuer.load().authority.clone()
     }
 
-    /// Returns the options.
+    /// Returns the options that [`Minter::new`] received.
     pub fn options(&self) -> &MintOptions {
         &self.mint.options
     }
@@ -242,8 +243,8 @@ impl LeafMinter {
     }
 }
 
-/// Generates the shared key in the background. Callers that need it earlier wait for it, and
-/// receive the error if it fails.
+/// Generates the shared key in the background. Callers that need the key earlier wait for it, and
+/// receive the error if the generation fails.
 fn make_ahead(mint: &Arc<LeafMinter>) {
     let mint = mint.clone();
     let make = move || drop(mint.key());

@@ -23,8 +23,8 @@ pub fn read_pair(
     Ok((chain.map(CertificateDer::from).collect(), key))
 }
 
-/// A certificate with its key that clients receive instead of a minted one, for the hosts that it
-/// covers.
+/// A certificate of another issuer, with its key. For the hosts that this certificate covers,
+/// clients receive it instead of a minted certificate.
 #[derive(Clone)]
 pub struct OwnCertificate {
     minted: Arc<Minted>,
@@ -50,7 +50,7 @@ impl OwnCertificate {
         })
     }
 
-    /// Restricts the certificate to hosts. `concerns` returns true for these hosts.
+    /// Restricts the certificate to the hosts for which `concerns` returns `true`.
     pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
         let concerns = Arc::new(concerns);
         OwnCertificate { concerns, ..self }
@@ -66,7 +66,7 @@ impl OwnCertificate {
         }
     }
 
-    /// Returns the DNS names, including wildcards.
+    /// Returns the DNS names in the certificate, including wildcards.
     pub fn names(&self) -> Vec<String> {
         let leaf = EndEntityCert::try_from(&self.minted.chain[0]);
         leaf.map_or(Vec::new(), |leaf| {
@@ -74,7 +74,7 @@ impl OwnCertificate {
         })
     }
 
-    /// Returns the end of its validity.
+    /// Returns the end of the certificate's validity.
     pub fn not_after(&self) -> SystemTime {
         self.minted.not_after
     }

@@ -18,7 +18,7 @@ pub struct StoreStats {
     pub coalesced: u64,
     /// Created certificates.
     pub generated: u64,
-    /// Created certificates that replaced another certificate in advance, in the background.
+    /// Certificates created in the background, to replace another certificate before it expired.
     pub refreshed: u64,
     /// Certificates that could not be created.
     pub errors: u64,
@@ -68,8 +68,8 @@ pub struct GenerationTime {
     pub total: Duration,
     /// Longest time.
     pub longest: Duration,
-    /// Number of times of at most the bound with the same index in [`BOUNDS`](Self::BOUNDS), and
-    /// more than the bound before it. The last bucket counts the times beyond all bounds.
+    /// Number of creation times up to the bound with the same index in [`BOUNDS`](Self::BOUNDS),
+    /// and above the previous bound. The last bucket counts the times beyond all bounds.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
 }
 

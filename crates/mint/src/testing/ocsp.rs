@@ -25,11 +25,11 @@ pub struct OcspResponse {
     pub status: OcspStatus,
     /// Content octets of the serial number.
     pub serial: Vec<u8>,
-    /// Start of its validity.
+    /// Start of the response's validity.
     pub this_update: Time,
-    /// End of its validity; `None` omits the field.
+    /// End of the response's validity; `None` omits the field.
     pub next_update: Option<Time>,
-    /// SignedCertificateTimestampList (RFC 6962, section 3.3).
+    /// SignedCertificateTimestampList (RFC 6962, section 3.3); `None` omits the extension.
     pub scts: Option<Vec<u8>>,
     /// Certificate of the responder, if it is not the issuer.
     pub responder: Option<Vec<u8>>,
@@ -37,7 +37,7 @@ pub struct OcspResponse {
 
 impl OcspResponse {
     /// Creates a response about `certificate`, valid from an hour ago for a week. Returns `None` if
-    /// it has no serial number.
+    /// the certificate cannot be parsed.
     pub fn about(certificate: &[u8], status: OcspStatus) -> Option<Self> {
         let now = Time::now();
         Some(OcspResponse {

@@ -39,7 +39,7 @@ impl Poison {
 /// Properties of a leaf to issue. Start from [`for_names`](Self::for_names).
 #[derive(Clone, Debug)]
 pub struct LeafOptions {
-    /// DNS names and IP addresses; the first DNS name is also the CN.
+    /// DNS names and IP addresses. The first name of at most 64 bytes is also the CN.
     pub names: Vec<String>,
     /// Start of validity.
     pub not_before: Time,
@@ -55,7 +55,7 @@ pub struct LeafOptions {
     pub scts: usize,
     /// Content octets of the serial number; `None` for 128 random bits.
     pub serial: Option<Vec<u8>>,
-    /// Algorithm of the issuer's signature; `None` for the default of its key.
+    /// Algorithm of the issuer's signature; `None` for the default of the issuer's key.
     pub algorithm: Option<SignatureAlgorithm>,
     /// Extensions after the usual extensions, and before a poison that comes last.
     pub extra_extensions: Vec<Extension>,
@@ -74,7 +74,7 @@ impl LeafOptions {
         Ok(Self::with_key(names, key))
     }
 
-    /// Returns the same options with an existing key.
+    /// Returns the options of [`for_names`](Self::for_names) with an existing key.
     pub fn with_key<S: Into<String>>(
         names: impl IntoIterator<Item = S>,
         key: Arc<KeyPair>,

@@ -1,5 +1,5 @@
-//! Certificates are parsed and their signatures verified with nothing of this crate except the DER
-//! reader below it.
+//! These tests parse certificates and verify signatures without the code of this crate, except the
+//! DER reader of `lucarne-x509`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{collections::HashSet, sync::Arc};

@@ -24,7 +24,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Destination {
     pub(crate) log: Url,
     pub(crate) key: Option<Arc<PublicKey>>,
-    /// Range of notAfter that the log accepts by its own statement, in Unix milliseconds.
+    /// Range of notAfter from the log's own `log.v3.json`, in Unix milliseconds.
     pub(crate) window: Option<Range<u64>>,
     pub(crate) send: mpsc::Sender<PendingSubmission>,
 }
@@ -59,8 +59,8 @@ impl Destination {
     }
 }
 
-/// Chooses the log for a certificate: the first whose range contains it, otherwise the first
-/// without a range.
+/// Chooses the log for a certificate: the first log whose range contains the notAfter, otherwise
+/// the first log without a range.
 ///
 /// # Errors
 /// If no log accepts the certificate.
@@ -109,9 +109,9 @@ pub(crate) fn listed<'l>(
     }
 }
 
-/// Returns the range of notAfter from `log.v3.json`, which operators of static CT logs publish
-/// next to the submission prefix. This unsigned file is sufficient to choose submissions, but not
-/// to trust the log's key.
+/// Returns the range of notAfter from `log.v3.json`, which operators of static CT logs publish next
+/// to the submission prefix. The file is not signed. It is sufficient to choose a log for a
+/// submission, but not to trust the log's key.
 pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
     let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
     let body = timeout(FETCH_TIMEOUT, client.get(&url, MAX_BYTES)).await;

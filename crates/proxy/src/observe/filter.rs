@@ -4,7 +4,7 @@ use url::form_urlencoded;
 
 use super::judge::{Judgement, Standing};
 
-/// Hosts on one page.
+/// Limit of hosts on one page.
 pub(crate) const PAGE_SIZE: usize = 200;
 
 /// Selection of hosts by their latest certificate.

@@ -32,8 +32,8 @@ impl SctDeliveries {
 #[derive(Debug, Clone)]
 pub(crate) struct PresentedSct {
     pub(crate) seen: SeenSct,
-    /// True if one of the logs for submission signed it, whether the log list contains that log or
-    /// not.
+    /// `true` if one of the logs for submissions signed the SCT, even if the log list does not
+    /// contain that log.
     pub(crate) by_target: bool,
 }
 
@@ -112,7 +112,7 @@ impl Judgement {
         (too_few && !self.tls_seen).then_some(UNSEEN)
     }
 
-    /// Returns a log that has the certificate, according to a verified SCT.
+    /// Returns the name of a log that has the certificate, according to a verified SCT.
     pub(crate) fn logged_by(&self) -> Option<&str> {
         let proven = |sct: &&PresentedSct| sct.by_target || sct.seen.finding == SctFinding::Valid;
         let log = self.scts.iter().find(proven)?.seen.log.as_deref();
@@ -128,8 +128,8 @@ impl Judgement {
 }
 
 /// rustls does not offer the extension in its handshake, so servers do not send it.
-const UNSEEN: &str = "SCTs by TLS extension are not visible to the proxy, because rustls does not \
-                      request them; browsers do, and may receive enough";
+const UNSEEN: &str = "SCTs of the TLS extension are not visible to the proxy, because rustls does \
+                      not request them; browsers request them, and may receive enough";
 
 /// A certificate with its path and the SCTs that were delivered beside it.
 pub(crate) struct Subject<'a> {

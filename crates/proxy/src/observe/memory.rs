@@ -75,7 +75,7 @@ pub(crate) struct Forgotten {
     pub(crate) certificates: u64,
 }
 
-/// A certificate above a leaf.
+/// A certificate above a leaf, stored once for all chains.
 #[derive(Debug)]
 struct Interned {
     issuer: Arc<Issuer>,
@@ -93,7 +93,6 @@ impl Interned {
     }
 }
 
-/// Memory of observed hosts and certificates.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bounds: Bounds,
@@ -107,7 +106,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        // Unbounded, because a cache with a capacity allocates all of it at once.
+        // The caches are unbounded, because a cache with a capacity allocates its whole capacity at
+        // once.
         Memory {
             bounds,
             certificates: LruCache::unbounded(),
@@ -145,7 +145,7 @@ impl Memory {
         }
     }
 
-    /// Returns the record of a certificate without changing its order.
+    /// Returns the record of a certificate without marking it as recently used.
     pub(crate) fn record(&self, fingerprint: &Fingerprint) -> Option<&Record> {
         self.certificates.peek(fingerprint)
     }
@@ -176,8 +176,8 @@ impl Memory {
         }
     }
 
-    /// Returns the certificates above a leaf, each stored once, and the subjects of new
-    /// certificates.
+    /// Stores each certificate of `chain` once. Returns the stored certificates, and the subjects
+    /// of the new ones.
     pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Issuers, Vec<Box<[u8]>>) {
         let mut new = Vec::new();
         let issuers = chain.iter().map(|der| {
@@ -205,7 +205,7 @@ impl Memory {
         named.map(|interned| interned.issuer.clone()).collect()
     }
 
-    /// Returns whether a certificate is offered to a log for the first time.
+    /// Records that a certificate is offered to a log. Returns `false` if it was offered before.
     pub(crate) fn offer(&mut self, fingerprint: Fingerprint) -> bool {
         let first = self.offered.put(fingerprint, ()).is_none();
         while self.offered.len() > MAX_OFFERED {
@@ -214,7 +214,7 @@ impl Memory {
         first
     }
 
-    /// Allows the certificate to be offered again.
+    /// Allows a certificate to be offered again.
     pub(crate) fn forget_offer(&mut self, fingerprint: &Fingerprint) {
         self.offered.pop(fingerprint);
     }

@@ -1,4 +1,4 @@
-//! The observer: the interface that the proxy uses.
+//! Observer of servers: the interface for the proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,8 +57,8 @@ pub enum ObserveError {
     Thread(#[from] std::io::Error),
 }
 
-/// Observer of the certificates that servers present. Calls return at once. Dropping the last clone
-/// stops its tasks.
+/// Observer of the certificates that servers present. [`Observer::seen`] returns at once. Dropping
+/// the last reference stops the observer's tasks.
 #[derive(Debug)]
 pub struct Observer {
     messages: SyncSender<Message>,
@@ -72,9 +72,9 @@ impl Observer {
     ///
     /// # Errors
     /// If the log list cannot be read or is invalid, because the judgements would be wrong without
-    /// the list. If the source does not respond within a few seconds, the list is read later, and
-    /// all remembered certificates are then judged again. After the first success, the last valid
-    /// list stays in use.
+    /// the list. If the source does not respond within 3 s, the list is read later, and all
+    /// remembered certificates are then judged again. After the first success, the last valid list
+    /// stays in use.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls, TIMEOUT);
         let targets = options.submit_to.iter().map(Target::new);
@@ -91,7 +91,7 @@ impl Observer {
                 Ok(Ok(list)) => listed = now_listed(list, from),
                 Ok(Err(why)) => return Err(ObserveError::LogList { from, why }),
                 Err(_) => tracing::warn!(
-                    "the log list {from} has not arrived: SCTs are verified once it has"
+                    "the log list {from} is not read yet: SCTs are verified after it is read"
                 ),
             }
         }
@@ -183,7 +183,7 @@ impl Target {
         })
     }
 
-    /// Starts the destination. Requests the range of notAfter from the log itself if the log list
+    /// Creates the destination. Requests the range of notAfter from the log itself if the log list
     /// does not have it.
     async fn destination(
         self,
@@ -252,7 +252,7 @@ fn spawn(worker: Worker, messages: Receiver<Message>) -> std::io::Result<()> {
     thread.spawn(move || worker.run(&messages)).map(|_| ())
 }
 
-/// Reads the log list periodically. A list that cannot be read changes nothing.
+/// Reads the log list periodically. If reading fails, the last list stays in use.
 async fn refresh(
     mut source: Source,
     shared: Arc<Shared>,
@@ -264,7 +264,7 @@ async fn refresh(
     loop {
         tokio::time::sleep(pause).await;
         let read = source.read().await;
-        // Log lists change a few times per month.
+        // Only the first list is urgent: log lists change a few times per month.
         pause = match (&read, unread()) {
             (Err(_), true) => every.min(READ_AGAIN),
             _ => every,
@@ -280,7 +280,7 @@ async fn refresh(
                 let from = shared.list.load().from.clone().unwrap_or_default();
                 shared.list.store(Arc::new(now_listed(list, from)));
                 shared.list_trouble.store(Arc::default());
-                // A full queue wakes the worker as well.
+                // If the queue is full, its messages wake the worker instead.
                 shared.relisted.store(true, Ordering::Release);
                 let _ = messages.try_send(Message::Listed);
             }

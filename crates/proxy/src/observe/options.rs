@@ -33,7 +33,7 @@ pub struct ObserveOptions {
     /// Interval at which the log list is read again.
     pub refresh: Duration,
     /// Logs that receive the chains that no log has yet. Each chain goes to the first log whose
-    /// temporal interval contains it.
+    /// temporal interval contains the notAfter of the leaf.
     pub submit_to: Vec<SubmitTo>,
     /// TLS settings of the observer's own requests (log list, `submit_to`).
     pub tls: Arc<rustls::ClientConfig>,

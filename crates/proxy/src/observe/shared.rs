@@ -15,9 +15,9 @@ use super::submission::{Submission, Verified};
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) list: Option<LogList>,
-    /// Source of the list.
+    /// File or URL of the list.
     pub(crate) from: Option<String>,
-    /// Time at which it was read, in Unix milliseconds.
+    /// Time at which the list was read, in Unix milliseconds.
     pub(crate) read_ms: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) roots: Arc<Roots>,
     /// URLs of the logs for submissions.
     pub(crate) submit_to: Vec<String>,
-    /// Configured keys of these logs.
+    /// Configured public keys of the logs for submissions.
     pub(crate) submit_keys: Vec<Arc<PublicKey>>,
 }
 

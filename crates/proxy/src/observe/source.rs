@@ -8,7 +8,7 @@ use lucarne_net::{Client, ClientError};
 
 use super::options::LogListSource;
 
-/// Size limit in bytes. Chrome's list of all logs has about 300 kB.
+/// Size limit of a log list in bytes. Chrome's list of all logs has about 300 kB.
 const MAX_BYTES: usize = 16 << 20;
 
 impl fmt::Display for LogListSource {
@@ -17,7 +17,7 @@ impl fmt::Display for LogListSource {
             LogListSource::File(path) => path.display().fmt(f),
             LogListSource::Url(url) if url.password().is_some() => {
                 let mut shown = url.clone();
-                // A URL with a password has a host, so that the password can be set.
+                // Setting the password cannot fail, because a URL with a password has a host.
                 let _ = shown.set_password(Some("***"));
                 shown.fmt(f)
             }
@@ -46,7 +46,7 @@ impl Source {
     /// Reads the list. Returns `None` if the file has not changed.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// If the source cannot be read, or has no valid log list.
     pub(crate) async fn read(&mut self) -> Result<Option<LogList>, SourceError> {
         let mut stamp = None;
         let json = match &self.from {
@@ -75,7 +75,7 @@ impl Source {
     }
 }
 
-/// Reasons why there is no log list.
+/// Reasons why the log list cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// Fetching the list failed.

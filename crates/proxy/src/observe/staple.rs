@@ -37,7 +37,7 @@ impl Staple {
             Ok(CertStatus::Unknown) => {
                 Staple::Unproven("the responder does not know the certificate".to_owned())
             }
-            Err(why) => Staple::Unproven(format!("it {why}")),
+            Err(why) => Staple::Unproven(format!("the response {why}")),
         }
     }
 

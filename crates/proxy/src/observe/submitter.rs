@@ -19,13 +19,13 @@ use super::submission::{Submission, Verified};
 
 /// Limit of chains in a queue.
 pub(crate) const MAX_WAITING: usize = 512;
-/// Attempts for one chain before the next chain has its turn.
+/// Limit of attempts for one chain.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Longest `Retry-After` that is obeyed.
+/// Longest wait that a log can request with `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
-/// Limit of the bytes of a log's refusal that are kept.
+/// Limit of the characters of a log's refusal that are kept.
 const MAX_REASON: usize = 300;
 
 /// A chain that waits for its submission.
@@ -107,7 +107,8 @@ impl Submitter {
                 shared.metrics.submissions_waiting.dec();
             }
             shared.submitted(&pending.fingerprint, outcome);
-            // The state is released during the wait, so that dropping the observer frees it.
+            // The shared state is released during the wait, so that dropping the observer frees the
+            // state.
             drop(shared);
             if again {
                 late = Some((pending, attempts + 1));
@@ -160,7 +161,7 @@ impl Submitter {
     ) -> Verified {
         let given = self.key.as_deref();
         let (key, name) = match (given, listed) {
-            (Some(key), _) => (key, "the key that was given".to_owned()),
+            (Some(key), _) => (key, "the configured key".to_owned()),
             (None, Some(log)) => (&log.key, log.description.clone()),
             (None, None) => return Verified::UnknownKey,
         };
@@ -169,7 +170,7 @@ impl Submitter {
         };
         match sct.verify(key, &delivered_entry(&leaf)) {
             Ok(()) if sct.timestamp > now_ms().saturating_add(MAX_AHEAD_MS) => {
-                Verified::No("its timestamp is in the future".to_owned())
+                Verified::No("the timestamp of the SCT is in the future".to_owned())
             }
             Ok(()) => Verified::By(name),
             Err(error) => Verified::No(error.to_string()),

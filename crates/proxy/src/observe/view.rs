@@ -125,7 +125,7 @@ pub(crate) struct SctView {
     pub(crate) delivery: &'static str,
     pub(crate) log: Option<String>,
     pub(crate) operator: Option<String>,
-    /// State of the log now.
+    /// Current state of the log, according to the log list.
     pub(crate) state: Option<&'static str>,
     pub(crate) log_id: Option<String>,
     pub(crate) timestamp: Option<String>,
@@ -134,7 +134,7 @@ pub(crate) struct SctView {
     pub(crate) valid: bool,
     pub(crate) is_false: bool,
     pub(crate) text: String,
-    /// Note about another oddity of the SCT.
+    /// Note if the certificate expires outside the temporal interval of the log.
     pub(crate) note: Option<&'static str>,
 }
 
@@ -238,7 +238,7 @@ fn verdicts(judgement: &Judgement) -> Vec<VerdictRow> {
         .collect()
 }
 
-/// Counts all hosts and certificates in one pass.
+/// Counts all remembered hosts and certificates by their state.
 pub(crate) fn summary(shared: &Shared, memory: &Memory) -> Summary {
     let (hosts, certificates) = memory.counts();
     let of_hosts = |show: Show| {
@@ -401,7 +401,7 @@ fn submission(submission: &Submission) -> Option<SubmissionView> {
         Submission::Not => return None,
         Submission::NotNeeded(log) => (
             "not-needed",
-            format!("not needed: {log} has it, by the SCT above"),
+            format!("not needed: {log} has the certificate, according to the SCT above"),
             false,
             false,
         ),
@@ -432,7 +432,7 @@ fn submission(submission: &Submission) -> Option<SubmissionView> {
                 ),
                 Verified::UnknownKey => (
                     "accepted-unverified",
-                    format!("{taken}; the SCT is not verified: the log list does not have its log"),
+                    format!("{taken}; the SCT is not verified: its log is not on the log list"),
                     false,
                     false,
                 ),

@@ -133,8 +133,8 @@ impl Worker {
         }
     }
 
-    /// Returns the SCT deliveries to keep, and the judgement. A proven revocation stays until the
-    /// issuer proves otherwise, because anyone can send a staple that proves nothing.
+    /// Returns the SCT deliveries to keep, and the judgement. A proven revocation stays until a
+    /// verified staple states another status, because anyone can send a staple that proves nothing.
     fn deliveries(
         &self,
         leaf: &[u8],
@@ -200,13 +200,14 @@ impl Worker {
             .set(i64::try_from(certificates).unwrap_or(i64::MAX));
     }
 
-    /// Queues a chain that no log has for the log that accepts it, if there is room.
+    /// Queues a chain for the log that accepts its certificate, unless a log already has the
+    /// certificate or the queue is full.
     fn offer(&self, record: &Record) {
         let fingerprint = record.fingerprint;
         let destination = match self.destination(record) {
             Ok(destination) => destination,
-            // The outcome is reported once. The chain is offered again when it is next seen,
-            // because the choice of logs can change.
+            // The outcome is already reported. The chain is offered again when a server presents it
+            // again, because the choice of logs can change.
             Err(outcome) if outcome == record.submission => {
                 return self.shared.memory.lock().forget_offer(&fingerprint);
             }
@@ -232,7 +233,8 @@ impl Worker {
         if destination.send.try_send(pending).is_err() {
             self.shared.metrics.submissions_waiting.dec();
             self.shared.metrics.drop("submissions");
-            let full = "the log's queue is full; the chain is offered again when next seen";
+            let full =
+                "the log's queue is full; the chain is offered again when a server presents it";
             self.shared
                 .submitted(&fingerprint, Submission::Failed(full.to_owned()));
         }
@@ -248,8 +250,8 @@ impl Worker {
         chosen.map_err(|why| Submission::NoLog(why.to_string()))
     }
 
-    /// Judges the remembered certificates that `meant` selects again, after a new log list or a
-    /// missing issuer has arrived.
+    /// Repeats the judgement of the remembered certificates that `meant` selects, after a new log
+    /// list or a missing issuer has arrived.
     fn judge_again(&self, meant: impl Fn(&Record) -> bool) {
         let meant: Vec<_> = {
             let memory = self.shared.memory.lock();
@@ -258,7 +260,7 @@ impl Worker {
         };
         for mut record in meant {
             let path = self.path(&record.leaf, &record.issuers);
-            // A log may accept a chain with its issuers that it refused without them.
+            // A log that refused a chain without its issuers may accept the chain with them.
             let is_longer = path.chain.len() > record.path.chain.len();
             record.judgement = self.judge(&record.leaf, &path, &record.deliveries);
             record.path = path;

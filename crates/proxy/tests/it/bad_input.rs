@@ -14,7 +14,7 @@ use lucarne_mint::store::{DiskOptions, DiskStore};
 use lucarne_testkit::{END_HEADERS, FrameType, STATUS_200, frame, serve_http2, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A server that must be reachable during each test.
+/// Verifies that the proxy still forwards requests to this server.
 async fn well(rig: &Rig, origin: &Origin) {
     let authority = format!("localhost:{}", origin.address.port());
     let answer = client::get(rig, &authority, "localhost", &["h2", "http/1.1"], "/well").await;
@@ -129,8 +129,8 @@ fn hello(name: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A body over HTTP/2 whose stream is reset with NO_ERROR lacks its end, and the proxy adds
-/// none.
+/// A body over HTTP/2 whose stream is reset with NO_ERROR lacks its end, and the proxy does not add
+/// an end.
 #[tokio::test]
 async fn a_body_that_is_cut_off_is_not_passed_on_as_whole() {
     let rig = Rig::new().await;

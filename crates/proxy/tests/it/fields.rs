@@ -121,7 +121,7 @@ async fn failures_of_plain_requests_are_counted_for_their_host() {
     .await;
 }
 
-/// A body that never stops, and would take minutes.
+/// The body never pauses, but is so slow that it would take minutes.
 #[tokio::test]
 async fn a_body_that_brings_next_to_nothing_is_given_up() {
     let mut setup = Setup::new();

@@ -203,7 +203,7 @@ fn a_key_of_another_certificate_is_refused() {
         read.map_err(|error| error.to_string())
     };
     read(&anna, &key).unwrap();
-    // Both in one file.
+    // Certificate and key are in one file.
     read(&format!("{key}{anna}"), &format!("{key}{anna}")).unwrap();
     for (certificate, key, why) in [
         (&anna, &other, "keys may not be consistent"),
@@ -223,7 +223,7 @@ fn a_key_of_another_certificate_is_refused() {
 /// A label, the client random and a secret.
 type Line = (String, Vec<u8>, Vec<u8>);
 
-/// The lines that would be written.
+/// Collects the lines of a key log.
 #[derive(Debug, Default)]
 struct Lines(Mutex<Vec<Line>>);
 

@@ -49,7 +49,7 @@ async fn the_client_speaks_what_the_server_speaks() {
     ] {
         let origin = Origin::https(&rig.world, &["localhost"], server).await;
         let authority = format!("localhost:{}", origin.address.port());
-        // The second connection reuses the knowledge of the first.
+        // The second connection uses the protocol that the proxy learned on the first connection.
         for _ in 0..2 {
             let stream = client::tls(&rig, &rig.ca, &authority, "localhost", client)
                 .await
@@ -121,7 +121,7 @@ async fn a_client_that_does_not_read_holds_up_nobody_else() {
     let other = client::get(&rig, &authority, "localhost", &["h2"], "/x").await;
     assert_eq!((other.status, other.body.as_str()), (200, "/x"));
     assert_eq!(origin.taken(), 1, "they share a connection");
-    // The delayed response arrives completely.
+    // The delayed responses arrive completely.
     let read = futures_util::future::join_all(unread.into_iter().map(Answer::of));
     for answer in tokio::time::timeout(EVENT_TIMEOUT, read).await.unwrap() {
         assert_eq!(answer.body.len(), 1 << 20);
@@ -157,7 +157,7 @@ async fn bodies_pass_through_both_ways() {
     }
 }
 
-/// Upgrades, and sends some bytes through an echo.
+/// Upgrades the connection, and sends some bytes that the server returns.
 async fn socket(mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>, url: &str) {
     let request = Request::get(url)
         .header("host", "localhost")
@@ -269,7 +269,7 @@ async fn what_is_not_http_in_tls_is_passed_on() {
             .unwrap();
         assert_eq!(said, expected);
     }
-    // For TLS with another protocol inside, the client's own CA decides.
+    // TLS with another protocol inside is forwarded, so the client sees the server's certificate.
     let mail = origin::acceptor(&rig.world, &["localhost"], &["imap"], |_| ());
     let origin = Origin::of(move |stream| {
         let mail = mail.clone();

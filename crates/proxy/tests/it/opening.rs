@@ -47,7 +47,7 @@ async fn a_client_hello_is_judged_however_late_it_comes() {
             let origin = Origin::https(&rig.world, &names, alpn).await;
             let authority = origin.address.to_string();
             let stream = connected(&rig, &authority).await;
-            // When the server is connected to, the proxy has noticed the client's silence.
+            // The connection to the server shows that the proxy has noticed the client's silence.
             until("the server is asked", || origin.taken() == 1).await;
             let stream = client::tls_over(stream, &rig.ca, name, alpn).await;
             let stream = stream.expect("not intercepted");
@@ -138,7 +138,7 @@ async fn a_client_hello_in_pieces_is_one() {
             let mut stream = connected(&rig, &origin.address.to_string()).await;
             stream.set_nodelay(true).unwrap();
             for byte in hello {
-                // The last ones may find the connection closed.
+                // The last bytes may find the connection closed.
                 let _ = stream.write_all(&[byte]).await;
                 tokio::task::yield_now().await;
             }
@@ -183,7 +183,7 @@ async fn tls_does_not_follow_a_server_that_spoke() {
             b"GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n".to_vec(),
             true,
         ),
-        // Without a line end.
+        // A request line without a line end.
         (b"GET http://denied.example/ HTTP/1.0".to_vec(), true),
         (b"EHLO a.example\r\n".to_vec(), false),
     ] {
@@ -237,7 +237,7 @@ async fn requests_in_the_clear_are_judged_like_others() {
     }
 }
 
-/// Behaves like `nc` with empty input.
+/// The client behaves like `nc` with empty input.
 #[tokio::test]
 async fn a_client_that_has_nothing_to_say_hears_the_server() {
     let rig = strict(|_| ()).await;

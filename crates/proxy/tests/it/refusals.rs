@@ -54,7 +54,7 @@ async fn the_proxy_does_not_talk_to_itself() {
             answer.headers["proxy-status"],
             "lucarne; error=proxy_loop_detected"
         );
-        // The id that finds the log lines of the request.
+        // The id identifies the log lines of the request.
         assert_eq!(answer.headers["x-request-id"].len(), 16);
     }
     let said = refused(&rig, &rig.address.to_string(), "").await;
@@ -162,8 +162,8 @@ async fn users_are_asked_who_they_are() {
     assert!(pem.contains(&rig.ca.certificate_pem()), "{pem}");
 }
 
-/// Known users get through regardless of the number of wrong passwords from the same address. The
-/// responses to a wrong password and to an unchecked one differ.
+/// Known users are admitted regardless of the number of wrong passwords from the same address. A
+/// wrong password and an unchecked password get different responses.
 #[tokio::test]
 async fn those_who_guess_are_in_nobodys_way() {
     let mut setup = Setup::new();
@@ -316,8 +316,8 @@ async fn servers_that_are_not_there_are_told_apart() {
     assert_eq!(answer.status, 502, "{answer:?}");
 }
 
-/// Requests that wait for a failing connection fail with it, because each would otherwise wait for
-/// its own.
+/// Requests that wait for a failing connection fail together. Otherwise each request would wait for
+/// its own connection attempt.
 #[tokio::test]
 async fn requests_that_wait_for_a_connection_share_its_failure() {
     let rig = Rig::new().await;

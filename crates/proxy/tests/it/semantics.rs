@@ -118,7 +118,7 @@ async fn trailers_pass_both_ways() {
 
 const EXPECTING: &str = "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n";
 
-/// A proxy that waits for a server's interim response without a limit.
+/// A proxy that waits for a server's interim response longer than a test takes.
 async fn patient() -> Rig {
     let mut setup = Setup::new();
     setup.limits.expectation = EVENT_TIMEOUT;
@@ -136,7 +136,7 @@ async fn says(answer: &'static [u8]) -> Origin {
 }
 
 /// Opens a connection to the proxy, or through it to the server. Returns the prefix of request
-/// targets on it.
+/// targets on this connection.
 async fn ways_to(rig: &Rig, origin: &Origin, way: &str) -> (Box<dyn Stream>, String) {
     let authority = format!("localhost:{}", origin.address.port());
     match way {

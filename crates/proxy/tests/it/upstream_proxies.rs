@@ -1,4 +1,4 @@
-//! Servers that are reached through another proxy: our own, as a parent.
+//! Servers behind an upstream proxy. The upstream proxy, the parent, is Lucarne as well.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,8 +46,8 @@ fn child(upstream_routes: Vec<UpstreamRoute>) -> Setup {
     setup
 }
 
-/// The three ways in: plain, intercepted and tunnelled. Returns the proxy's response to each about
-/// a server that it cannot reach, and the `Proxy-Status`.
+/// Sends a request in three ways: plain, intercepted and tunnelled. Returns the status of each
+/// response, and the `Proxy-Status` with the body.
 async fn ways_in(rig: &Rig, port: u16) -> [(u16, String); 3] {
     let said = |answer: Answer| {
         let status = answer.headers.get("proxy-status");
@@ -86,7 +86,7 @@ async fn everything_goes_through_the_upstream_proxy() {
     let origin = Origin::plain().await;
     let url = format!("http://localhost:{}/seen?q=1", origin.address.port());
     let answer = client::plain(&rig, &url).await;
-    // Both proxies forwarded the request, and its host is the client's.
+    // Both proxies forwarded the request with the host that the client sent.
     let expected = format!(
         "GET /seen?q=1 HTTP/1.1 host=localhost:{} via=1.1 lucarne-",
         origin.address.port()
@@ -196,7 +196,8 @@ async fn a_refusal_is_the_upstream_proxy_s_and_said_so() {
                 "next-hop=\"http://{}\"; received-status={status}",
                 parent.address
             );
-            // The parent's own page is forwarded: its header comes first here.
+            // For a plain request, the parent's page is forwarded, and the parent's header comes
+            // first.
             if way > 0 {
                 let told = format!(
                     "The upstream proxy http://{} responded with {status}",
@@ -257,7 +258,7 @@ async fn circles_are_refused() {
             "{said}"
         );
     }
-    // Through another proxy, whose handling of TLS does not matter.
+    // A loop through another proxy, which tunnels or intercepts TLS.
     for action in [Action::Tunnel, Action::Intercept] {
         let (first, second) = (
             TcpListener::bind("127.0.0.1:0").await.unwrap(),

@@ -1,4 +1,5 @@
-//! Verification by the algorithms of RFC 9162, sections 2.1.3.2 and 2.1.4.2, for the same proofs.
+//! Verification of the proofs of RFC 6962 by the algorithms of RFC 9162, sections 2.1.3.2 and
+//! 2.1.4.2.
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 
@@ -22,7 +23,7 @@ pub enum ProofError {
         new_size: u64,
     },
     /// The proof has too few or too many hashes for these sizes.
-    #[error("the proof has {0} hashes, too few or too many")]
+    #[error("the proof has {0} hashes, which are too few or too many for these sizes")]
     Length(usize),
     /// The computed root differs from the given root.
     #[error("the proof does not match the root")]

@@ -8,8 +8,8 @@ use lucarne_tlog::*;
 
 const SIZES: u64 = 1_100;
 
-/// Returns the indices to test in a tree of `size`: all of a small one, else the ends, the tile
-/// borders, and a few that depend on the size.
+/// Returns the indices to test in a tree of `size`: all indices of a small tree, otherwise the
+/// ends, the tile borders, and a few indices that depend on the size.
 fn indices(size: u64) -> Vec<u64> {
     if size <= 200 {
         return (0..size).collect();

@@ -167,8 +167,8 @@ impl Tree for Marked {
     }
 }
 
-/// Returns a reader of a tree's tiles. It fails the test for a tile that was not announced, or that
-/// the tree does not have.
+/// Returns a reader of a tree's tiles. The reader fails the test for a tile that was not announced,
+/// or that the tree does not have.
 pub fn reader<T: Tree>(
     tree: &T,
     size: u64,

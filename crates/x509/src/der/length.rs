@@ -1,6 +1,7 @@
 //! Lengths: every definite form is read, the shortest is written.
 
-/// Parses a length and returns the rest. Superfluous leading zeros are accepted.
+/// Parses a length and returns the rest. Superfluous leading zeros are accepted. Returns `None` for
+/// the indefinite form and for lengths beyond `usize`.
 #[inline]
 pub(super) fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, rest) = bytes.split_first()?;

@@ -147,7 +147,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader of `bytes`. Offsets are counted from their beginning.
+    /// Creates a reader of `bytes`. Offsets are counted from the first of these bytes.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {

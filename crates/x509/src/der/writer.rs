@@ -32,7 +32,7 @@ pub struct Der {
 }
 
 impl Der {
-    /// Creates an empty writer of correct DER.
+    /// Creates an empty writer with the shortest lengths, as DER requires.
     pub fn new() -> Self {
         Self::default()
     }
@@ -57,19 +57,19 @@ impl Der {
         self.bytes
     }
 
-    /// Writes bytes without tag and length.
+    /// Appends `bytes` unchanged, for example encoded elements.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Writes one element with the content that `content` writes.
+    /// Writes an element with this tag. `content` writes the content of the element.
     pub fn nest(&mut self, tag: u8, content: impl FnOnce(&mut Der)) {
         self.bytes.push(tag);
         let start = self.bytes.len();
         content(self);
         let (length, used) = self.length_bytes(self.bytes.len() - start);
         let skip = length.len() - used;
-        // The content moves by one to four bytes, which is cheaper than measuring first.
+        // The content moves by a few bytes, which is cheaper than measuring first.
         self.bytes
             .splice(start..start, length[skip..].iter().copied());
     }

@@ -148,7 +148,9 @@ fn scrape_configs(names: &BTreeMap<String, &str>) -> String {
             "certificate" => ", scheme: https, tls_config: {insecure_skip_verify: true}",
             _ => "",
         };
-        format!("- {{job_name: lucarne-{name}, static_configs: [{{targets: [{address:?}]}}]{tls}}}\n")
+        format!(
+            "- {{job_name: lucarne-{name}, static_configs: [{{targets: [{address:?}]}}]{tls}}}\n"
+        )
     };
     names.iter().map(entry).collect()
 }

@@ -1,5 +1,5 @@
-//! Content of a file: the private key, the chain that a server sends, and last the CA certificate
-//! that issued it, all in PEM.
+//! Content of a certificate's file: a line with the host, then in PEM the private key, the chain
+//! that a server sends, and the CA certificate that issued the leaf.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,7 +62,7 @@ pub(super) fn parse(
         host: key.host.clone(),
         source,
     };
-    // The caller checks the expiry; here only the other conditions count.
+    // The time is clamped to the validity period, because the caller checks the expiry.
     let at = now.clamp(minted.not_before, minted.not_after.max(minted.not_before));
     verify(&minted, &key.host, at).map_err(|source| source.map_or(FileError::Clock, unverified))?;
     Ok(minted)

@@ -14,13 +14,13 @@ use crate::pem;
 use crate::store::minted::CertificateFields;
 use crate::store::{Fingerprint, Minted, StoreKey};
 
-/// Size limit of a certificate's file.
+/// Size limit of a certificate's file in bytes.
 const MAX_FILE: u64 = 256 * 1024;
 
 /// Number of writes between sweeps.
 const SWEEP_EVERY: u64 = 256;
 
-/// Minimum age of an abandoned unfinished file.
+/// Age after which a sweep removes an unfinished file.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -91,7 +91,7 @@ impl Folder {
         self.directory.join(LOCKS).join(format!("{stripe:02}"))
     }
 
-    /// Reads the file of a key. Returns `None` if there is none.
+    /// Reads the file of a key. Returns `None` if the file does not exist.
     pub(super) fn read(&self, key: &StoreKey) -> io::Result<Option<String>> {
         let path = self.path(key);
         let said = |error| saying(&path, error);
@@ -102,7 +102,7 @@ impl Folder {
         };
         let mut bytes = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut bytes).map_err(said)?;
-        // Content that is not text is not PEM either, which the parser reports.
+        // Content that is not UTF-8 is not PEM either: the parser reports the error.
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -217,8 +217,8 @@ fn gone(error: &io::Error) -> bool {
     )
 }
 
-/// Returns the end of the certificate in a file, if it is in the future. A copied file has a wrong
-/// modification time; this function corrects it.
+/// Returns the end of validity of the certificate in a file, if this end is in the future. A copied
+/// file has a wrong modification time; this function corrects it.
 fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;

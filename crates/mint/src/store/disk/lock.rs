@@ -1,4 +1,4 @@
-//! Locks between processes, one per key.
+//! Locks between processes. Each key has one of [`STRIPES`] lock files.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,14 @@ use tokio::time::Instant;
 
 use super::private::private_file;
 
-/// Number of lock files. Keys share them, so that their number does not grow with the hosts.
+/// Number of lock files. Keys share lock files, so that the number of files does not grow with the
+/// hosts.
 pub(super) const STRIPES: u8 = 64;
 
 /// Longest wait for another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A lock. The kernel releases it when it is dropped or its process ends in any way.
+/// A lock. The kernel releases the lock when this value is dropped or the process ends in any way.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -24,7 +25,7 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Waits for the lock without blocking a thread, because other tasks of this process may wait
-    /// for it, too.
+    /// for the same lock.
     pub(super) async fn take(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let begun = Instant::now();
@@ -36,7 +37,10 @@ impl Lock {
             if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("{} is locked by a process that hangs", path.display()),
+                    format!(
+                        "another process has held the lock {} for more than {LOCK_TIMEOUT:?}",
+                        path.display()
+                    ),
                 ));
             }
             // There is no notification of the release without blocking a thread.

@@ -1,4 +1,4 @@
-//! Files and directories that only their owner may read.
+//! Files and directories that only their owner can access.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;

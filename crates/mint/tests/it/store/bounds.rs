@@ -16,7 +16,7 @@ async fn hosts_in_unlimited_number_take_limited_memory() {
         ..StoreOptions::default()
     };
     let shared = MintOptions {
-        leaf_key: LeafKey::Shared, // only to save the test time
+        leaf_key: LeafKey::Shared, // saves time in the test
         ..MintOptions::default()
     };
     let store = Arc::new(MemoryStore::new(options));

@@ -215,7 +215,7 @@ async fn a_successor_is_made_ahead_of_time() {
             .unwrap()
             .serial
             .clone();
-        // The successor is counted a moment before its file exists. Polled, with a deadline.
+        // Polls until a deadline, because the successor is counted a moment before its file exists.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_ne!(next, first.serial);
@@ -239,7 +239,7 @@ async fn files_are_bounded() {
     store.sweep();
     assert_eq!(home.files().len(), 18);
     assert_eq!(store.stats().evicted, 22);
-    // The newest are left.
+    // The newest certificates are left.
     minter.certificate(&host("host-39.example")).await.unwrap();
     assert_eq!(store.stats().disk_hits, 1);
 }
@@ -252,7 +252,7 @@ async fn a_disk_that_fails_is_said_and_does_without() {
     minter.certificate(&host("a.example")).await.unwrap();
     assert_eq!(store.problem(), None);
 
-    // The mode would not stop a superuser.
+    // The directory is replaced by a file, because a mode would not stop root.
     let aside = home.path.with_extension("aside");
     fs::rename(&home.path, &aside).unwrap();
     fs::write(&home.path, "not a directory").unwrap();
@@ -266,7 +266,7 @@ async fn a_disk_that_fails_is_said_and_does_without() {
     assert_eq!((stats.generated, stats.errors), (3, 0));
     assert!(stats.disk_errors >= 2);
 
-    // When the disk works again, so does the store, and it finds the old files.
+    // When the disk works again, the store finds the old files and stores new certificates.
     fs::remove_file(&home.path).unwrap();
     fs::rename(&aside, &home.path).unwrap();
     minter.certificate(&host("a.example")).await.unwrap();
@@ -285,7 +285,7 @@ async fn a_directory_that_cannot_be_made_is_named() {
     assert!(refused.to_string().contains(&path), "{refused}");
 }
 
-/// The mode would not stop a superuser.
+/// `locks` is replaced by a file, because a mode would not stop root.
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_to_is_used_as_it_is() {
     let home = Home::new();

@@ -39,7 +39,7 @@ async fn a_successor_is_made_ahead_of_time() {
     );
     assert_eq!(spy.made.total(), 1);
 
-    hands.advance(DAY); // a day and an hour before its end it is due
+    hands.advance(DAY); // the renewal is due a day and an hour before the end
     let hold = spy.made.hold();
     let meanwhile = minter.certificate(&name).await.unwrap();
     assert_eq!(

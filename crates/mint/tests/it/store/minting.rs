@@ -59,7 +59,7 @@ async fn handshake(
     let connector = TlsConnector::from(client.clone());
     let mut stream = connector.connect(name, near).await?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).await?; // and the tickets before it
+    stream.read_to_string(&mut text).await?; // also reads the session tickets
     assert_eq!(text, "hello");
     server.await.unwrap()?;
     Ok(stream.into_inner().1)
@@ -195,7 +195,7 @@ async fn a_leaf_has_its_own_key_a_long_serial_and_a_whole_chain() {
     assert_ne!(one.key.secret_der(), two.key.secret_der());
     assert_ne!(one.key.secret_der(), below.key().to_pkcs8().unwrap());
     for minted in [&one, &two] {
-        // 128 random bits below a first octet that keeps the number positive.
+        // 128 random bits after a first octet that keeps the number positive.
         assert_eq!((minted.serial.len(), minted.serial[0]), (17, 4));
         assert_eq!(minted.chain.len(), 2, "leaf and intermediate, no root");
         assert_eq!(&*minted.chain[1], below.cert_der());
@@ -284,7 +284,7 @@ async fn own_certificates_are_served_for_what_they_cover() {
         ("a.b.own.test", false),
         ("192.0.2.8", false),
         ("two.test", true),
-        // Covered, but not configured for this host.
+        // The certificate covers this host, but is not configured for it.
         ("one.test", false),
     ] {
         let minted = minter.certificate(&host(name)).await.unwrap();

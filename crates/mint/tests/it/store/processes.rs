@@ -13,7 +13,7 @@ const HOME: &str = "LUCARNE_TEST_SHARED_STORE";
 const HOSTS: usize = 40;
 
 /// The other process: requests all hosts at the same time, and prints the results. Does nothing
-/// when it is run as a test.
+/// without the environment variable, which the parent process sets.
 #[test]
 fn another_process() {
     let Ok(home) = std::env::var(HOME) else {
@@ -70,7 +70,7 @@ fn processes_make_each_certificate_once_between_them() {
         let text = String::from_utf8(output.stdout).unwrap();
         let mut got = 0;
         for line in text.lines() {
-            // The test harness begins a line that the first of these ends.
+            // The first of these lines follows the text of the test harness on the same line.
             let line = line.rsplit("... ").next().unwrap_or(line);
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["got", name, serial] => {

@@ -43,7 +43,7 @@ async fn layers_count_as_one_store() {
     assert_eq!((stats.hits, stats.disk_hits), (1, 0));
     assert_eq!((stats.misses, stats.generated), (1, 1));
 
-    // The next process finds it on disk once, and then in memory.
+    // The next store finds the certificate on disk once, and then in memory.
     let second = minter(layered());
     for _ in 0..3 {
         let found = second.certificate(&host("a.example")).await.unwrap();

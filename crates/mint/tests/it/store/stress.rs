@@ -21,7 +21,7 @@ fn options() -> StoreOptions {
     }
 }
 
-/// Scattered numbers, the same in each run.
+/// Returns a pseudo-random number, the same in each run.
 fn scatter(number: u64) -> u64 {
     let mut x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,7 +38,7 @@ fn descriptors() -> usize {
 async fn stress(store: impl CertificateStore, hosts: u64) {
     let spy = Spy::on(store);
     let shared = MintOptions {
-        leaf_key: LeafKey::Shared, // only to save the test time
+        leaf_key: LeafKey::Shared, // saves time in the test
         ..MintOptions::default()
     };
     let minter = Arc::new(Minter::new(ca(), spy.clone(), shared).unwrap());
@@ -56,7 +56,7 @@ async fn stress(store: impl CertificateStore, hosts: u64) {
             let abort = task.abort_handle();
             let after = Duration::from_micros(scatter(!number) % 20_000);
             tokio::spawn(async move {
-                // Cancellation at any time is tested: all outcomes are right.
+                // The task is cancelled at any time: every outcome is correct.
                 tokio::time::sleep(after).await;
                 abort.abort();
             });

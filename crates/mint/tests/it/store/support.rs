@@ -1,4 +1,4 @@
-//! A CA, a clock that is set by hand, and a store that observes another.
+//! A CA, a clock that the test sets, and a store that observes another store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -29,7 +29,7 @@ pub(crate) fn minter(store: Arc<dyn CertificateStore>) -> Minter {
     Minter::new(ca(), store, MintOptions::default()).unwrap()
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until the test moves it.
 #[derive(Clone, Default)]
 pub(crate) struct Hands(Arc<AtomicU64>);
 
@@ -110,7 +110,7 @@ impl Made {
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
         while self.held.load(SeqCst) {
-            // Polls until the test releases it: no verdict depends on the pace.
+            // Polls until the test releases the creation. The result does not depend on the speed.
             std::thread::sleep(Duration::from_millis(1));
         }
         let failure = *self.fails.lock();
@@ -151,7 +151,7 @@ pub(crate) async fn until(what: impl Fn() -> bool) {
             std::time::Instant::now() < deadline,
             "it did not come to be within {EVENT_TIMEOUT:?}"
         );
-        // Polled, with a deadline: no verdict depends on the pace.
+        // Polls until the deadline. The result does not depend on the speed.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

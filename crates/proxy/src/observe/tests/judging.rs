@@ -159,8 +159,8 @@ fn an_issuer_that_was_re_keyed_proves_nothing() {
         let text = judgement.scts[0].seen.finding.text();
         assert!(text.contains("not verified"), "{text}");
     }
-    // The certificate whose key signed the leaf decides; other certificates of the name do not
-    // matter.
+    // The certificate whose key signed the leaf decides; other certificates with the same name do
+    // not matter.
     let both = judged_with(&[issuer(&namesake), issuer(ca())], &roots);
     assert_eq!(both.standing, Standing::Good);
 }
@@ -213,7 +213,7 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     assert!(text.contains("not verified"), "{text}");
 }
 
-/// An attacker on the path can replace a staple by garbage, but cannot create one.
+/// An attacker on the path can replace a staple by garbage, but cannot create a valid staple.
 #[tokio::test]
 async fn what_proves_nothing_takes_no_revocation_back() {
     let observer = Observer::start(ObserveOptions::new(tls())).await.unwrap();

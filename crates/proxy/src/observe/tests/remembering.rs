@@ -60,7 +60,7 @@ fn few_but_large_certificates_find_their_bound_too() {
         "{:?}",
         memory.counts()
     );
-    // The count of bytes stays exact when a record is replaced and when one grows.
+    // The count of bytes stays exact when a record is replaced and when a record grows.
     for _ in 0..100 {
         let next = record(&mut memory, 19, 30_000);
         let fingerprint = next.fingerprint;

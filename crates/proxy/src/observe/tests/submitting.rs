@@ -150,7 +150,7 @@ async fn each_chain_once_and_its_sct_verified() {
     .await;
     let (_, page) = get(&observer, "host", "name=taken.example");
     assert!(
-        page.contains("the SCT verifies by the key that was given"),
+        page.contains("the SCT verifies by the configured key"),
         "{page}"
     );
     let summary = get_json(&observer, "observed.json", "")["summary"].clone();
@@ -300,9 +300,9 @@ async fn what_is_in_a_log_is_not_sent_to_another() {
     assert_eq!(log.requests.lock().len(), 2);
 }
 
-/// Chains go to the log whose temporal interval contains their notAfter, according to the log list,
-/// or else to the log itself. A chain that no log accepts is reported, and sent as soon as the list
-/// has a log for it.
+/// Chains go to the log whose temporal interval contains their notAfter, according to the log list
+/// or, for unlisted logs, to the log's own `log.v3.json`. A chain that no log accepts is reported,
+/// and sent as soon as the list has a log for it.
 #[tokio::test]
 async fn each_chain_goes_to_the_log_whose_window_it_fits_into() {
     let now = Time::now();

@@ -166,7 +166,7 @@ async fn another_log_list_judges_again() {
     };
     until("seen", || standing().as_deref() == Some("policy-failed")).await;
 
-    // A list that cannot be read changes nothing, and the page reports it.
+    // If reading fails, the last list stays in use, and the page reports the failure.
     std::fs::write(&file, "{").unwrap();
     let trouble =
         || get_json(&observer, "observed.json", "")["summary"]["logList"]["trouble"].clone();
@@ -288,14 +288,15 @@ async fn a_leaf_alone_is_completed_from_what_others_sent() {
     for name in ["before.example", "after.example"] {
         let seen = certificate_of(name);
         assert_eq!(seen["standing"], "good", "{seen:#}");
-        // The certificates of the server are shown as it sent them.
+        // The list has only the certificates that the server sent.
         assert_eq!(seen["chain"], json!([]), "{seen:#}");
         let issuer = seen["completedBy"].as_array().unwrap();
         assert_eq!(issuer.len(), 1, "{seen:#}");
     }
 }
 
-/// rustls does not request SCTs by TLS extension. The page states this if such SCTs could matter.
+/// rustls does not request SCTs in the TLS extension. The page states this if such SCTs could
+/// matter.
 #[tokio::test]
 async fn what_cannot_be_seen_is_said_where_it_matters() {
     let folder = tempfile::tempdir().unwrap();

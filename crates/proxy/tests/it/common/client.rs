@@ -79,7 +79,7 @@ pub(crate) fn connector(ca: &Authority, alpn: &[&str]) -> TlsConnector {
     config.unwrap().into()
 }
 
-/// TLS through the proxy, which trusts this CA only.
+/// Opens TLS through the proxy, as a client that trusts only this CA.
 pub(crate) async fn tls(
     rig: &Rig,
     ca: &Authority,
@@ -92,7 +92,7 @@ pub(crate) async fn tls(
     tls_over(stream, ca, name, alpn).await
 }
 
-/// TLS on a connection after CONNECT, which trusts this CA only.
+/// Starts TLS on a connection after CONNECT, as a client that trusts only this CA.
 pub(crate) async fn tls_over(
     stream: TcpStream,
     ca: &Authority,
@@ -106,7 +106,7 @@ pub(crate) async fn tls_over(
         .unwrap()
 }
 
-/// The ClientHello with this name and these protocols.
+/// Returns the ClientHello with this name and these protocols.
 pub(crate) fn hello(ca: &Authority, name: &str, alpn: &[&str], fragment: Option<usize>) -> Vec<u8> {
     let config = tls_client([ca.cert_der().to_vec()], alpn).unwrap();
     let mut config = std::sync::Arc::unwrap_or_clone(config);
@@ -120,7 +120,7 @@ pub(crate) fn hello(ca: &Authority, name: &str, alpn: &[&str], fragment: Option<
     hello
 }
 
-/// A request on a new intercepted connection.
+/// Sends a request on a new intercepted connection.
 pub(crate) async fn get(
     rig: &Rig,
     authority: &str,
@@ -136,7 +136,7 @@ pub(crate) async fn get(
     over(stream, &host, path).await
 }
 
-/// A request on an existing connection.
+/// Sends a request on an existing connection.
 pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -> Answer {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let asking = async {
@@ -176,13 +176,13 @@ where
     sender
 }
 
-/// A request through the proxy to a server of plain HTTP.
+/// Sends a request through the proxy to a server of plain HTTP.
 pub(crate) async fn plain(rig: &Rig, url: &str) -> Answer {
     let request = Request::get(url).body(Full::default()).unwrap();
     ask(rig, request).await
 }
 
-/// A request for the proxy itself.
+/// Sends a request on a new connection to the proxy, without CONNECT.
 pub(crate) async fn ask(rig: &Rig, request: Request<Full<Bytes>>) -> Answer {
     let stream = TcpStream::connect(rig.address).await.unwrap();
     let mut sender = http1_over(stream).await;

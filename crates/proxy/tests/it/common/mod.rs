@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Longer than anything takes on a busy machine.
+/// Time limit for an event. No event takes as long, even on a busy machine.
 pub(crate) const EVENT_TIMEOUT: Duration = lucarne_testkit::EVENT_TIMEOUT;
 
 /// Creates a separate CA.
@@ -34,7 +34,7 @@ pub(crate) fn roots(ca: &Authority) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// Client settings that trust one CA.
+/// Returns settings that trust only this CA.
 pub(crate) fn trusting(ca: &Authority) -> lucarne_net::Trust {
     let certificate = CertificateDer::from(ca.cert_der().to_vec());
     lucarne_net::Trust::none().with([certificate]).unwrap()
@@ -53,7 +53,8 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Allows this machine, where all servers of the tests are.
+    /// Creates settings that permit connections to this machine, where all servers of the tests
+    /// run.
     pub(crate) fn new() -> Self {
         Setup {
             rules: Rules {
@@ -77,7 +78,7 @@ impl Setup {
         self.start_on(listener).await
     }
 
-    /// Starts the proxy on this listener, whose address may be known to others already.
+    /// Starts the proxy on this listener, so that a test can use the address before the start.
     pub(crate) async fn start_on(self, listener: TcpListener) -> Rig {
         let ca = authority("The Proxy");
         let minter = Minter::new(ca.clone(), self.store, MintOptions::default()).unwrap();
@@ -120,7 +121,7 @@ impl Setup {
 /// A running proxy.
 pub(crate) struct Rig {
     pub(crate) proxy: Proxy,
-    /// The CA of the proxy before it was replaced.
+    /// First CA of the proxy, before any replacement.
     pub(crate) ca: Authority,
     pub(crate) world: Authority,
     pub(crate) address: SocketAddr,

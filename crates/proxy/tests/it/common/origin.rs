@@ -65,8 +65,8 @@ impl Origin {
         Self::of(|stream| serve(stream, false)).await
     }
 
-    /// Starts a server of HTTPS with a certificate of this CA for these names. It offers these
-    /// protocols.
+    /// Starts a server of HTTPS with a certificate of this CA for these names. The server offers
+    /// the protocols `alpn`.
     pub(crate) async fn https(ca: &Authority, names: &[&str], alpn: &[&str]) -> Self {
         Self::https_with(ca, names, alpn, |_| ()).await
     }
@@ -92,7 +92,7 @@ impl Origin {
     }
 }
 
-/// Sets the validity to an end of yesterday.
+/// Changes the validity so that the certificate expired yesterday.
 pub(crate) fn expired(options: &mut LeafOptions) {
     options.not_before = Time::now().plus_days(-30);
     options.not_after = Time::now().plus_days(-1);
@@ -127,7 +127,7 @@ where
     };
 }
 
-/// HTTP/2 without TLS, for clients with prior knowledge.
+/// Serves HTTP/2 without TLS, for clients with prior knowledge.
 pub(crate) async fn clear_http2(stream: TcpStream) {
     serve(stream, true).await;
 }
