@@ -3,7 +3,7 @@
 //! Two names match if their bytes are equal, or if they have the same text in another string type
 //! or with other white space: authorities changed from PrintableString to UTF8String without
 //! reissuing their own certificates. Letter case matters, although RFC 5280, section 7.1 would
-//! ignore it. No chain in use depends on that rule, and every other log refuses such chains.
+//! ignore it. No chain in use depends on that rule, and every other log refuses these chains.
 
 use std::fmt::Write;
 

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::known::{KeyName, Known, KnownKeys, Prepared, TABLE_BYTES};
 use crate::known_signature::KnownSignature;
 
-/// Of this number of signatures that our own arithmetic accepts, aws-lc-rs verifies one as well. A
+/// The number of signatures, accepted by our own arithmetic, of which aws-lc-rs verifies one. A
 /// general verification costs four to five times as much as our own, so that the overhead is less
 /// than 0.5 %.
 const RECHECK_ONE_IN: u64 = 1000;

@@ -74,7 +74,7 @@ impl InstanceKey {
     /// Uses a text of at least 32 bytes as the key.
     ///
     /// # Errors
-    /// If the text is shorter: an attacker could guess such a key.
+    /// If the text is shorter: an attacker could guess a short key.
     pub fn new(text: &str) -> Result<Self, ShortKey> {
         match text.len() {
             length @ ..32 => Err(ShortKey(length)),

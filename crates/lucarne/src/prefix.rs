@@ -32,7 +32,7 @@ impl Prefix {
         self.origin().split('/').next().unwrap_or_default()
     }
 
-    /// Returns why a new log must not have this prefix. Clients omit a part of such a prefix, but
+    /// Returns why a new log must not have this prefix. Clients omit a part of the prefix, but
     /// the log's origin would contain that part forever.
     pub(crate) fn oddity(&self) -> Option<&'static str> {
         let (host, port) = split(self.authority());

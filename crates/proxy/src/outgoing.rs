@@ -82,7 +82,7 @@ impl HttpBody for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Waits before the first poll, because polling makes hyper request the body from the
+        // Waits before the first poll, because a poll causes hyper to request the body from the
         // client.
         if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
             return Poll::Ready(Some(Err(unwanted)));

@@ -45,7 +45,7 @@ pub(crate) struct Verifier {
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
-/// The certificate has none of the fingerprints that are configured for the host.
+/// The certificate's fingerprint is not among the configured fingerprints of the host.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate's fingerprint is not configured for this host: found {0}")]
 struct OtherFingerprint(Fingerprint);

@@ -40,7 +40,7 @@ pub struct Entry {
     pub key: String,
     /// The node under the key.
     pub value: Node,
-    /// Whether the entry comes from `<<`. An explicit key overrides such an entry.
+    /// Whether the entry comes from `<<`. An explicit key overrides this entry.
     merged: bool,
 }
 

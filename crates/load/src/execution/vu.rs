@@ -29,10 +29,10 @@ impl ActiveVu {
     }
 
     /// Executes one iteration, and returns the time at its end. In a closed loop, `due` is `None`:
-    /// the iteration is due now.
+    /// the iteration begins now.
     pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
         let started = Instant::now();
-        // The load generator causes the delay only after the iteration is due and a user is free.
+        // The load generator causes the delay only after the due time, and while a user is free.
         // An earlier delay has another cause: the target is so slow that all users are busy.
         let delay = due.map(|due| {
             let could = self.idle_since.map_or(due, |since| since.max(due));

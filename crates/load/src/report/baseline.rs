@@ -29,7 +29,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// One figure in both runs.
+/// A figure in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Name of the scenario; empty for the whole run.

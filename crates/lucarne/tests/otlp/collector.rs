@@ -1,4 +1,4 @@
-//! A collector that records what it receives, and a decoder of protobuf.
+//! A collector that records the requests that it receives, and a decoder of protobuf.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

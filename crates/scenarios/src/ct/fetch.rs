@@ -135,8 +135,8 @@ pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     Finding::new(served(path), detail)
 }
 
-/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts such
-/// entries.
+/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts entries
+/// of this size.
 const LARGEST: u64 = 256 << 20;
 
 /// Decodes the content coding of a body. A log may send gzip unrequested (static-ct-api, "Log

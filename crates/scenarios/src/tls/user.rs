@@ -86,7 +86,7 @@ impl VirtualUser for TlsUser {
 }
 
 impl TlsUser {
-    /// With `resume`, checks that the handshake has resumed the session of the last connection.
+    /// Checks that the handshake has resumed the session of the last connection, if `resume` is set.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
         if !self.shared.resume {
             return;

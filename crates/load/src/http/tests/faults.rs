@@ -124,7 +124,8 @@ async fn answers_that_are_none() {
     }
 }
 
-/// With `insecure`, any certificate is accepted, but the server must have the certificate's key.
+/// The client accepts any certificate with `insecure`, but the server must have the certificate's
+/// key.
 #[tokio::test]
 async fn a_server_without_the_key_of_its_certificate() {
     let server = Server::impostor().await;

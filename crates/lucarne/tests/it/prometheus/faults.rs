@@ -140,8 +140,8 @@ fn short_rules() -> String {
     rules
 }
 
-/// Returns the entries of `scrape_configs`: a job for each process, because two processes of one job
-/// with logs of one name are two leaders.
+/// Returns the entries of `scrape_configs`: a job for each process, because two processes of one
+/// job with logs of one name are two leaders.
 fn scrape_configs(names: &BTreeMap<String, &str>) -> String {
     let entry = |(address, name): (&String, &&str)| {
         let tls = match *name {
