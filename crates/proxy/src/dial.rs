@@ -70,7 +70,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// Checks whether the proxy may connect to `ip` and `port`, for any name that the client requested.
+    /// Checks whether the proxy may connect to `ip` and `port`, regardless of the requested name.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
         self.not_own(ip, port)?;
         let rules = self.rules.load();

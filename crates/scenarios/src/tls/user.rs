@@ -86,7 +86,8 @@ impl VirtualUser for TlsUser {
 }
 
 impl TlsUser {
-    /// Checks that the handshake has resumed the session of the last connection, if `resume` is set.
+    /// Checks that the handshake has resumed the session of the last connection, if `resume` is
+    /// set.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
         if !self.shared.resume {
             return;
