@@ -89,8 +89,8 @@ fn builds() -> Result<()> {
 }
 
 /// Builds the tests of `lucarne` with the feature `otlp`, which is not in the default build: the
-/// unit tests and the program `otlp`. With `--workspace`, the dependencies have the same features as
-/// in the build of the other tests, so that only this package is built again.
+/// unit tests and the program `otlp`. With `--workspace`, the dependencies have the same features
+/// as in the build of the other tests, so that only this package is built again.
 fn otlp() -> Result<Vec<Program>> {
     let mut build =
         linted("test --workspace --features lucarne/otlp --lib --test otlp --locked --no-run");
