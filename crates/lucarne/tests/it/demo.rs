@@ -87,9 +87,7 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
             .spawn()
             .unwrap();
         let kill = demo.wait_for_output("kill -9 ", EVENT_TIMEOUT).unwrap();
-        let page = demo
-            .wait_for_output("    who leads ", EVENT_TIMEOUT)
-            .unwrap();
+        let page = demo.wait_for_output("    leader ", EVENT_TIMEOUT).unwrap();
         let log = demo.wait_for_output("    log ", EVENT_TIMEOUT).unwrap();
         let url = |line: &str| Client::new(line.split_whitespace().last().unwrap());
         let (page, log) = (url(&page), url(&log));

@@ -542,7 +542,7 @@ fn the_proxy_lies_as_it_says() {
     assert_eq!(found(Fault::None), (vec![], 0));
     for (fault, words) in [
         (Fault::SctSignature, "signature"),
-        (Fault::SctLogId, "by log"),
+        (Fault::SctLogId, "from log"),
         (Fault::SctIndex, "index"),
         (Fault::SctTimestamp, "time)"),
         (Fault::ForkedCheckpoint, "root"),

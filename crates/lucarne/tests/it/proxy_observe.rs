@@ -175,7 +175,13 @@ fn sees_verifies_and_submits() {
     run(async {
         let mut certificates = Vec::new();
         for (name, standing, is_logged, outcome, text) in [
-            ("localhost", "good", true, "not-needed", "log 1 has it"),
+            (
+                "localhost",
+                "good",
+                true,
+                "not-needed",
+                "log 1 has the certificate",
+            ),
             ("127.0.0.1", "no-sct", false, "accepted", "the SCT verifies"),
         ] {
             let mut seen = None;

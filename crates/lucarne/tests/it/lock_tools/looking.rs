@@ -72,7 +72,7 @@ fn what_the_lock_of_a_sane_log_holds() {
     assert_eq!(logs[0]["verdict"], "fine");
     let (code, said) = look(&site, &["lock", "show", "nobody"]);
     assert_eq!(code, 2, "{said}");
-    assert_has(&said, "name one of ill, well");
+    assert_has(&said, "expected: ill, well");
 }
 
 /// The server continues during the inspection, and always appears healthy.
@@ -138,7 +138,7 @@ fn rows_that_are_not_the_logs_are_shown() {
     for command in [SHOW, LIST] {
         let (code, said) = look(&site, &command);
         assert_eq!(code, 1, "{said}");
-        assert_has(&said, "holds no");
+        assert_has(&said, "has no log with ID");
     }
     // Missing data cannot be inspected.
     site.sign("ill", &newest);
