@@ -1,8 +1,9 @@
 //! MerkleTreeLeaf (RFC 6962, section 3.4) and TileLeaf (static-ct-api, "Log Entries").
 //!
-//! Three structures share the TimestampedEntry: the MerkleTreeLeaf that the tree hashes (`00 00`
-//! before it), the input of an SCT's signature (the same bytes), and the TileLeaf of a data tile
-//! (the precertificate and the fingerprints of the chain after it).
+//! Both structures contain a TimestampedEntry. A MerkleTreeLeaf is `00 00` and the
+//! TimestampedEntry: the tree hashes these bytes, and the signature of the SCT covers the same
+//! bytes. A TileLeaf is the TimestampedEntry, the precertificate (if any) and the fingerprints of
+//! the chain.
 
 use lucarne_x509::Fingerprint;
 

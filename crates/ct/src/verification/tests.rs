@@ -35,7 +35,7 @@ impl Signer {
         }
     }
 
-    /// Returns a prepared key that has been used once.
+    /// Returns a signer whose key is prepared, after the prepared key has verified one signature.
     fn met_often(verification: &Verification) -> Self {
         let signer = Self::new();
         let (digest, signature) = signer.sign(b"message");

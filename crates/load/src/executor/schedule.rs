@@ -29,8 +29,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the due time of arrival `number`, or `None` if the schedule ends before this
-    /// arrival.
+    /// Returns the due time of arrival `number`; `None` if the schedule ends before this arrival,
+    /// or if a key has set the rate to 0.
     pub(crate) fn due(&self, number: u64) -> Option<Duration> {
         if self.goal.is_some_and(|goal| number >= goal) {
             return None;

@@ -28,7 +28,7 @@ const SLICES: usize = 16;
 thread_local! {
     /// Read buffer that all connections of a thread share in turn.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
-    /// Buffers for the heads of requests while they are sent.
+    /// Unused buffers for the heads of requests, kept for later requests of the thread.
     static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 

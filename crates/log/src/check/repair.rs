@@ -223,7 +223,8 @@ impl Walk {
         Ok(cures)
     }
 
-    /// Returns the offered files that pass the check together with the tiles that lead to them.
+    /// Checks the log with all offered files in place. Returns the offered files that are right:
+    /// the check finds no fault in the file, nor in a tile between the file and the signed root.
     async fn vouched(&self, offered: Vec<(String, Bytes)>) -> Vec<(String, Bytes)> {
         if offered.is_empty() {
             return offered;

@@ -84,8 +84,8 @@ fn said_length(packed: &[u8]) -> u64 {
         .map_or(0, |length| u32::from_le_bytes(*length).into())
 }
 
-/// Decompresses a data tile of `count` entries like [`gunzip`], but stops after the bytes of its
-/// readable entries. Data of another server in place of a tile therefore costs little memory.
+/// Decompresses a data tile of `count` entries like [`gunzip`], but keeps only the readable entries
+/// and a short rest in memory. A large file that is not a data tile therefore needs little memory.
 ///
 /// # Errors
 /// See [`gunzip`].
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(plain.len(), 1 << 20);
     }
 
-    /// A tile from another server is decompressed only as far as its entries can be read.
+    /// The function keeps at most [`CHUNK`] bytes of a stream without readable entries.
     #[test]
     fn a_bomb_in_the_place_of_entries_costs_little() {
         let bomb = gzip(&vec![0; 64 << 20]).unwrap();

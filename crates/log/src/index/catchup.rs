@@ -233,7 +233,8 @@ impl Part {
         let within = range.first..self.from;
         for mut gap in found.gaps {
             (gap.first, gap.end) = (gap.first.max(within.start), gap.end.min(within.end));
-            // The entry after the gap bounds the timestamps of its last entries.
+            // The gap ends at or before `self.from`, so no entry of the gap is newer than
+            // `self.timestamp_ms`.
             gap.latest_ms = gap.latest_ms.min(self.timestamp_ms);
             if gap.first < gap.end {
                 self.gaps.push(gap);

@@ -16,7 +16,8 @@
 //! follower refuses these messages, and a leader treats them like submissions of its own clients.
 //! [`super::world`] has late writes of ended processes and faults of disks.
 //!
-//! `actions` has the possible actions of each state, and `changes` the change of each action.
+//! `actions` has the possible actions of each state. `changes` has the changes that each action
+//! causes in the state.
 
 mod actions;
 mod changes;

@@ -120,7 +120,7 @@ impl Process {
         found
     }
 
-    /// Checks that a sample of the leaves is found, and no other leaves.
+    /// Checks that a sample of the leaves is found, and that leaves outside the tree are not found.
     async fn finds_all(&self, forest: &Forest) {
         let size = forest.tree.size();
         for index in (0..size).step_by(97).chain([size - 1]) {

@@ -23,8 +23,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub enum Journal {
     /// List the rounds of the journal and the state of each
     ///
-    /// Prints whether each round follows the one before, and its state: published, signed, staged,
-    /// or passed over. Only reads; may run while the server runs.
+    /// Prints whether each round follows the previous round, and the state of each round:
+    /// published, signed, staged, not needed, passed over, or beyond the lock. Only reads; may run
+    /// while the server runs.
     #[command(after_help = LOOKING_CODES)]
     List(Look),
 }

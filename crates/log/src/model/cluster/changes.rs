@@ -1,4 +1,4 @@
-//! The change of each action of the cluster.
+//! The changes that each action causes in the state of the cluster.
 
 use super::{Cluster, ClusterBounds, recover};
 use crate::model::history::{Leaf, Note};

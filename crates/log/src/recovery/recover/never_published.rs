@@ -48,8 +48,9 @@ pub struct NeverPublished {
 /// Writes nothing.
 ///
 /// # Errors
-/// If the log has all entries that the lock has signed, if newer entries are published or staged,
-/// or if storage, journal and index contradict each other.
+/// If a separate signer signs the log, if the log has all entries of the checkpoint in the lock, if
+/// newer entries are published or staged, if more than one round is lost, or if the clock is behind
+/// this checkpoint. Also if storage, journal and index contradict each other or cannot be read.
 pub(crate) async fn never_published(
     config: &LogConfig,
     assets: Arc<dyn Assets>,

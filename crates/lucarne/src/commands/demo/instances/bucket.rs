@@ -204,7 +204,7 @@ impl Bucket {
         let query: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
         let of = |name: &str| query.get(name).map_or("", |value| value.as_ref());
         let prefix = of("prefix");
-        // Key at which the last listing ended, which is also its token.
+        // Keys up to this key are not listed. The token is the last key of the previous page.
         let after = of("start-after").max(of("continuation-token"));
         let objects = self.objects.lock();
         let mut found = objects
