@@ -41,7 +41,7 @@ pub fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 /// `respond` returns for the ID of the stream. The server ignores request bodies.
 ///
 /// # Errors
-/// When the client ends the connection, or the connection fails.
+/// If the client ends the connection, or the connection fails.
 pub async fn serve_http2<S>(mut stream: S, respond: impl Fn(u32) -> Vec<u8>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
