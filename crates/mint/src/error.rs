@@ -68,7 +68,7 @@ pub enum MintError {
          instead"
     )]
     CaExpired {
-        /// End of its validity, in seconds since 1970.
+        /// End of the CA's validity, in seconds since 1970.
         ended: i64,
     },
     /// TLS cannot use the certificate or its key.

@@ -216,7 +216,7 @@ pub enum AssetError {
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's response.
+        /// The store's response, or the error of the connection.
         detail: String,
     },
     /// Any other response of an object store.

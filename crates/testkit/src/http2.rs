@@ -37,11 +37,11 @@ pub fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// Serves a connection: `respond` returns the frames that follow the headers of a request. The
-/// server ignores request bodies.
+/// Serves a connection. After the HEADERS frame of each request, the server sends the frames that
+/// `respond` returns for the ID of the stream. The server ignores request bodies.
 ///
 /// # Errors
-/// If the client ends the connection.
+/// If the client ends the connection, or the connection fails.
 pub async fn serve_http2<S>(mut stream: S, respond: impl Fn(u32) -> Vec<u8>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,

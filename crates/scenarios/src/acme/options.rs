@@ -22,15 +22,15 @@ pub struct AcmeOptions {
     /// Flow of each iteration
     #[arg(long, value_enum, default_value_t)]
     pub flow: Flow,
-    /// Renewal id of no certificate (probe, burst): the server must respond with 400 or 404
+    /// Renewal id that no certificate has (probe, burst): the server must respond with 400 or 404
     #[arg(long, value_name = "ID", default_value = "aaaa.bbbb")]
     pub synthetic_id: String,
     /// PEM file of certificates whose renewal information is requested (renewal-info), instead of
     /// enrolling for one
     #[arg(long, value_name = "FILE")]
     pub certificates: Option<PathBuf>,
-    /// Pause between requests (probe), and between the parts of an enrolment; varies from half to
-    /// one and a half of this time
+    /// Mean pause between requests (probe), and between the parts of an enrolment; each pause takes
+    /// 50% to 150% of this time
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub think: TimeSpan,
     /// Last step of an enrolment

@@ -218,7 +218,7 @@ fn tell<T>(iteration: &Iteration, outcome: &Result<T, Failed>) {
     iteration.check(tags, "enrolled", verdict);
 }
 
-/// Returns a random pause from half to one and a half of the configured time.
+/// Returns a random pause of 50% to 150% of the configured time.
 fn pause(shared: &SharedState, random: &mut Random) -> Duration {
     let think = shared.options.think.0;
     let spread = random.below(u64::try_from(think.as_nanos()).unwrap_or(u64::MAX));

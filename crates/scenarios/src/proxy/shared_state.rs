@@ -77,7 +77,7 @@ impl SharedState {
     }
 
     /// Returns the trusted issuers: only the proxy's CA if configured, otherwise the system's
-    /// roots. `None` skips the checks of issuers.
+    /// roots. `None` skips the checks of names and issuers.
     pub(super) fn trust(&self) -> Result<Option<Trust>, PrepareError> {
         if self.options.insecure {
             return Ok(None);

@@ -74,8 +74,8 @@ impl Disk {
                     continue;
                 };
                 if name.starts_with(UNFINISHED) || !data.is_file() {
-                    // The file belongs to a process that has ended. A failed removal means that
-                    // another user owns it.
+                    // The cache did not finish this file, or did not create it. The cache never
+                    // reads the file, so a failed removal only costs disk space.
                     let _ = fs::remove_file(&file);
                     continue;
                 }

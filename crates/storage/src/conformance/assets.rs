@@ -56,7 +56,7 @@ pub async fn staged_records_are_seen_beside_rounds(backend: Backend<'_>) {
     assert_eq!(staged(&*assets).await, rounds(1..4));
 }
 
-/// An empty place has an empty journal.
+/// The journal of an empty location is empty each time that the location is opened.
 pub async fn nothing_is_staged_at_first(backend: Backend<'_>) {
     for _ in 0..3 {
         let assets = backend.open().await;

@@ -28,11 +28,11 @@ const CONTESTANTS: usize = 8;
 /// Time limit of all races, as a multiple of a call's limit.
 const LIMIT: u32 = 6;
 
-/// The result of a race without exactly one winner.
+/// The reasons why a race does not show that puts are atomic.
 enum Verdict {
     /// Two processes could sign for one log.
     Unsafe(Evidence),
-    /// The race proves nothing: there was no winner, or a response is missing.
+    /// The race proves nothing: no put won, or a request failed.
     Open(Failure),
 }
 
