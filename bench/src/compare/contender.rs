@@ -113,7 +113,7 @@ impl Contender {
         }
         for command in &self.setup {
             run(&launch(command, &variables, &directory)?, command)
-                .with_context(|| format!("{}: setup", self.name))?;
+                .with_context(|| format!("{}: cannot set up the log", self.name))?;
         }
         let mut servers = Vec::new();
         for process in &self.processes {
@@ -295,7 +295,7 @@ fn run(launch: &Launch, command: &[String]) -> Result<()> {
     let output = launch.run()?;
     ensure!(
         output.status.success(),
-        "{} ({}):\n{}{}",
+        "`{}` failed ({}):\n{}{}",
         command.join(" "),
         output.status,
         String::from_utf8_lossy(&output.stdout),

@@ -64,7 +64,11 @@ pub(super) fn measure(
     bench.memory("RSS after reads, now and at its peak", &server)?;
     server.kill()?;
     server = bench.start("start after a kill", common.server_core)?;
-    ensure!(server.stop(STOP_TIMEOUT)?.success(), "{}", server.output());
+    ensure!(
+        server.stop(STOP_TIMEOUT)?.success(),
+        "the server failed at its shutdown:\n{}",
+        server.output()
+    );
     bench.rebuild()?;
     Ok(bench.column)
 }
@@ -131,11 +135,13 @@ impl Bench<'_> {
             marks.push(usage(server.pid())?);
             Ok(())
         };
-        let outcome = load::run(self.copied.address(), plan, requests, &mut mark)
-            .with_context(|| server.output())?;
+        let outcome =
+            load::run(self.copied.address(), plan, requests, &mut mark).with_context(|| {
+                format!("the load failed; the server printed:\n{}", server.output())
+            })?;
         ensure!(
             outcome.failures.is_empty(),
-            "{}\n{}",
+            "requests failed: {}; the server printed:\n{}",
             failures(&outcome),
             server.output()
         );
@@ -228,7 +234,11 @@ impl Bench<'_> {
         let figure = rebuilt(self.size, seconds, cpu_us, now.peak_rss);
         self.column
             .add("index rebuilt from tiles, all cores", figure);
-        ensure!(server.stop(STOP_TIMEOUT)?.success(), "{}", server.output());
+        ensure!(
+            server.stop(STOP_TIMEOUT)?.success(),
+            "the server failed at its shutdown:\n{}",
+            server.output()
+        );
         Ok(())
     }
 }

@@ -307,7 +307,7 @@ impl<'a> MerkleTreeLeafRef<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MerkleTreeLeafError {
     /// The version or the kind of leaf is unknown.
-    #[error("not a leaf of version 1 with a timestamped entry")]
+    #[error("expected version 1 and a timestamped entry")]
     Kind,
     /// The entry is invalid.
     #[error(transparent)]

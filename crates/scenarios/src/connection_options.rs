@@ -76,7 +76,7 @@ pub enum PauseError {
     #[error(transparent)]
     End(#[from] values::ValueError),
     /// The upper bound is shorter than the lower bound.
-    #[error("must not end before its begin")]
+    #[error("has a maximum below its minimum: write the shorter duration first")]
     Backwards,
 }
 

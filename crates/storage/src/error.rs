@@ -161,7 +161,8 @@ pub enum AssetError {
     #[error(
         "{place} is not the checkpoint that this log published last: another process publishes \
          there{}, or an older checkpoint was restored. Two processes must never run one log, and \
-         never with two locks: find the other process first", perhaps(.by)
+         two locks lead to two histories: find and stop the other process before anything else",
+        perhaps(.by)
     )]
     Overtaken {
         /// The checkpoint and the bucket.

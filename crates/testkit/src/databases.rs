@@ -237,7 +237,7 @@ impl DatabaseServer {
         let output = launch.run()?;
         ensure!(
             output.status.success(),
-            "{}",
+            "cannot run {statements:?} in the database {database:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -259,7 +259,7 @@ impl Server {
             );
         }
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
-            .context("cannot send a signal")
+            .with_context(|| format!("cannot send {signal:?} to process {}", self.child.id()))
     }
 
     /// Sends SIGTERM and returns the exit status. Kills the process if it takes longer than

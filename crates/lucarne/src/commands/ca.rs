@@ -121,8 +121,8 @@ fn inspect(path: &Path) -> Result<String> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {file}"))?;
     let certificates = pem::certificates(&text).with_context(|| format!("{file}"))?;
     let mut out = String::new();
-    for der in certificates {
-        out += &describe(&der).with_context(|| format!("{file}"))?;
+    for (number, der) in (1..).zip(&certificates) {
+        out += &describe(der).with_context(|| format!("{file}: certificate {number}"))?;
     }
     if std::str::from_utf8(&text).is_ok_and(|text| Authority::from_pem(text).is_ok()) {
         out += "  with its private key: keep this file secret\n";
@@ -132,8 +132,7 @@ fn inspect(path: &Path) -> Result<String> {
 
 /// Describes a certificate in three lines.
 fn describe(der: &[u8]) -> Result<String> {
-    let certificate =
-        Certificate::parse(der).context("the file has a certificate that cannot be parsed")?;
+    let certificate = Certificate::parse(der).context("the certificate cannot be parsed")?;
     let day = |ms: Option<i64>| {
         let time = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         time.map_or("unknown".to_owned(), |time| {

@@ -15,7 +15,7 @@ use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::encode;
 use super::order::{self, Authorization, Order, OrderError, OrderStatus};
-use super::problem::Problem;
+use super::problem::{Problem, ProblemError};
 use super::step::Step;
 
 /// CRLReason superseded (RFC 5280, section 5.3.1).
@@ -24,10 +24,12 @@ const SUPERSEDED: u8 = 4;
 /// The reasons why a certificate does not count as revoked after its revocation.
 #[derive(Debug, thiserror::Error)]
 enum RevocationError {
-    #[error("expected alreadyRevoked, found {0}")]
+    #[error("expected alreadyRevoked for the second revocation, found {0}")]
     Refused(Problem),
     #[error("the server accepted a second revocation with status {0}: the first had no effect")]
     Accepted(u16),
+    #[error(transparent)]
+    Unexplained(#[from] ProblemError),
 }
 
 /// An enrolment.
@@ -300,7 +302,8 @@ impl Enrolment<'_> {
         let outcome = match Problem::read(&response) {
             Ok(problem) if problem.is("alreadyRevoked") => Ok(()),
             Ok(problem) => Err(RevocationError::Refused(problem)),
-            Err(_) => Err(RevocationError::Accepted(response.status)),
+            Err(_) if response.status == 200 => Err(RevocationError::Accepted(response.status)),
+            Err(error) => Err(error.into()),
         };
         self.client
             .judge(iteration, Step::Revocation, "revoked", response, outcome)

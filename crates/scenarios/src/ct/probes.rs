@@ -55,7 +55,7 @@ enum ProbeError {
     Timeout,
     #[error("{}", .0.detail)]
     Unreachable(#[source] Failure),
-    # [error("undecided after all retries, the last response: {}", .0.detail)]
+    #[error("undecided after all retries, the last response: {}", .0.detail)]
     Undecided(#[source] Failure),
     #[error("undecided after all retries, the last response: status {0}")]
     Throttled(u16),

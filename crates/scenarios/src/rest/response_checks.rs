@@ -39,10 +39,12 @@ pub(super) enum CheckFailure {
     Missing,
     #[error("the value exists")]
     Present,
-    #[error("the value is {}", of_kind(*.0))]
-    Kind(JsonType),
-    #[error("the length is {0}")]
-    Length(u64),
+    #[error("expected {}, found {}", of_kind(*.expected), of_kind(*.found))]
+    Kind { expected: JsonType, found: JsonType },
+    #[error("expected length {}, found {found}", of_length(*.expected))]
+    Length { expected: Length, found: u64 },
+    #[error("cannot capture {}: expected a single value", of_kind(*.0))]
+    Structure(JsonType),
     #[error("the value is {}, not `{expected}`", excerpt(.found))]
     NotEqual { found: JsonMatch, expected: String },
     #[error("the value is {}, without `{expected}`", excerpt(.found))]
@@ -210,7 +212,7 @@ impl ResponseChecks {
                     values.set(capture.slot, found.text);
                     Ok(())
                 }
-                Ok(Some(found)) => Err(CheckFailure::Kind(found.kind)),
+                Ok(Some(found)) => Err(CheckFailure::Structure(found.kind)),
                 Ok(None) => Err(CheckFailure::Missing),
                 Err(error) => Err(error),
             };
@@ -250,15 +252,17 @@ impl CompiledCheck {
             (None, _) => return Err(CheckFailure::Missing),
             (Some(found), _) => found,
         };
-        if let Some(kind) = self.kind
-            && kind != found.kind
+        if let Some(expected) = self.kind
+            && expected != found.kind
         {
-            return Err(CheckFailure::Kind(found.kind));
+            let found = found.kind;
+            return Err(CheckFailure::Kind { expected, found });
         }
-        if let Some(length) = self.length
-            && !(length.least..=length.most).contains(&found.length)
+        if let Some(expected) = self.length
+            && !(expected.least..=expected.most).contains(&found.length)
         {
-            return Err(CheckFailure::Length(found.length));
+            let found = found.length;
+            return Err(CheckFailure::Length { expected, found });
         }
         if let Some(equals) = &self.equals {
             let expected = equals.text(values);
@@ -291,12 +295,8 @@ fn words(check: &options::CheckOptions) -> String {
     if let Some(kind) = check.kind {
         words.push(format!("is {}", of_kind(kind)));
     }
-    if let Some(Length { least, most }) = check.length {
-        words.push(match (least, most) {
-            (least, most) if least == most => format!("has length {least}"),
-            (least, u64::MAX) => format!("has length {least} or more"),
-            (_, most) => format!("has length {most} or less"),
-        });
+    if let Some(length) = check.length {
+        words.push(format!("has length {}", of_length(length)));
     }
     if let Some(text) = &check.equals {
         words.push(format!("is {text}"));
@@ -308,6 +308,14 @@ fn words(check: &options::CheckOptions) -> String {
         (true, Some(false)) => "is not there".to_owned(),
         (true, _) => "is there".to_owned(),
         (false, _) => words.join(" and "),
+    }
+}
+
+fn of_length(Length { least, most }: Length) -> String {
+    match (least, most) {
+        (least, most) if least == most => least.to_string(),
+        (least, u64::MAX) => format!("{least} or more"),
+        (_, most) => format!("{most} or less"),
     }
 }
 
@@ -351,9 +359,12 @@ mod tests {
             ),
             (
                 json!({ "json": "/ids", "type": "object" }),
-                "the value is an array",
+                "expected an object, found an array",
             ),
-            (json!({ "json": "/ids", "length": ">1" }), "the length is 1"),
+            (
+                json!({ "json": "/ids", "length": ">1" }),
+                "expected length 2 or more, found 1",
+            ),
             (
                 json!({ "json": "/ids", "equals": "x" }),
                 "the value is an array, not `x`",

@@ -53,7 +53,7 @@ pub enum JournalInconsistency {
         problem: BundleError,
     },
     /// A tile cannot be decompressed for the comparison with the bundle.
-    #[error("{path}: {problem}")]
+    #[error("cannot decompress {path} to compare it with the bundle of Sunlight: {problem}")]
     BundleTile {
         /// Path of the tile.
         path: String,
@@ -82,7 +82,7 @@ pub enum ReplayError {
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The bundle is not a gzipped tar.
-    #[error("{0}")]
+    #[error("the bundle is not a gzipped tar: {0}")]
     Archive(io::Error),
     /// The tree is larger than any log.
     #[error("the tree is too large")]
@@ -91,7 +91,7 @@ pub enum BundleError {
     #[error("the bundle has no {0}")]
     Missing(String),
     /// A tile cannot be decompressed.
-    #[error("{0}: {1}")]
+    #[error("cannot decompress {0}: {1}")]
     Gzip(String, io::Error),
     /// An entry cannot be parsed.
     #[error("{0}: {1}")]

@@ -102,10 +102,10 @@ impl Process {
     }
 
     fn start(&self, number: usize) -> Result<Child> {
-        let log = self.directory.join(format!("instance{number}.log"));
+        let path = self.directory.join(format!("instance{number}.log"));
         let mut options = File::options();
-        let log = options.create(true).append(true).open(&log);
-        let log = log.with_context(|| format!("cannot open the log of instance {number}"))?;
+        let log = options.create(true).append(true).open(&path);
+        let log = log.with_context(|| format!("cannot open {}", path.display()))?;
         super::command(&self.directory, "serve", number)?
             .stdout(log.try_clone()?)
             .stderr(log)
