@@ -94,7 +94,7 @@ fn a_lock_database_of_other_logs() {
         let id = site.key("ill").log_id().to_string();
         let words = [
             &format!("has no log with ID {id} (ill)"),
-            "correct the key or the lock in the configuration",
+            "Check the key and the lock in the configuration",
         ];
         refused(&site, &mut server, &words).await;
         site.sign("ill", &newest);
