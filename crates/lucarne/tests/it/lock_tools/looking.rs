@@ -135,10 +135,13 @@ fn rows_that_are_not_the_logs_are_shown() {
     site.sign("ill", b"nothing that anybody signed");
     assert_eq!(look(&site, &SHOW).0, 1);
     site.forget("ill");
-    for command in [SHOW, LIST] {
+    for (command, words) in [
+        (SHOW, "has no log with ID"),
+        (LIST, "the lock holds no checkpoint of this log"),
+    ] {
         let (code, said) = look(&site, &command);
         assert_eq!(code, 1, "{said}");
-        assert_has(&said, "has no log with ID");
+        assert_has(&said, words);
     }
     // Missing data cannot be inspected.
     site.sign("ill", &newest);
