@@ -141,7 +141,11 @@ fn a_log_that_is_wrong_is_left_out_with_a_reason() {
             json!({"start_inclusive": "2026-07-01T00:00:00Z", "end_exclusive": "2026-07-01T00:00:00Z"}),
             "ends before",
         ),
-        ("temporal_interval", json!({}), "`start_inclusive` is missing"),
+        (
+            "temporal_interval",
+            json!({}),
+            "`start_inclusive` is missing",
+        ),
         (
             "previous_operators",
             json!([{"end_time": "2024-01-01T00:00:00Z"}]),
