@@ -102,7 +102,7 @@ async fn whole(request: Request<Incoming>) -> Option<Request<Bytes>> {
     Some(Request::from_parts(parts, body))
 }
 
-/// Error that makes hyper close the connection without a response.
+/// Error that causes hyper to close the connection without a response.
 #[derive(Debug)]
 struct Cut;
 
