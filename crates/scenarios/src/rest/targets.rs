@@ -27,7 +27,7 @@ pub(super) enum LineError {
     Header(String),
     #[error(transparent)]
     File(#[from] FileError),
-    #[error(transparent)]
+    #[error("expected a JSON object with `method` and `url`: {0}")]
     Json(#[from] serde_json::Error),
     #[error("`body` is not base64")]
     Base64(#[from] base64_simd::Error),

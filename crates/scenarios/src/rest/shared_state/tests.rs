@@ -46,7 +46,7 @@ fn the_message_begins_with_the_key() {
         (
             json!({ "url": url, "vars": { "a": "@/no/such/file" } }),
             "vars.a: the file `/no/such/file` cannot be read: No such file or directory (os error \
-             2); a text that begins with @ is written {{\"@\"}}…",
+             2); to begin a text with @, write {{\"@\"}}…",
         ),
         (
             json!({ "requests": [{ "url": url, "capture": { "id": "/id" } }] }),
@@ -75,7 +75,7 @@ fn the_message_names_the_request_of_a_list() {
         ),
         (
             json!({ "steps": [{ "url": url, "name": "a,b" }] }),
-            "steps[0].name: `a,b` has commas or braces",
+            "steps[0].name: `a,b` must not contain commas or braces",
         ),
         (
             json!({ "steps": [{ "url": url }, { "url": url }] }),
