@@ -156,7 +156,8 @@ impl Head {
             }
         };
         let verified = place.verifier.verify(&note);
-        let (checkpoint, _) = verified.with_context(|| format!("{location}/checkpoint"))?;
+        let (checkpoint, _) =
+            verified.with_context(|| format!("cannot verify {location}/checkpoint"))?;
         Ok(Head {
             note,
             checkpoint,
