@@ -10,7 +10,7 @@ use super::files::{self, FileError};
 /// Reasons why a file cannot be read as a list of requests.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetsError {
-    #[error(transparent)]
+    #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     #[error("the file has no request")]
     Empty,

@@ -58,7 +58,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "targets": "/no/such/file" }),
-            "targets: /no/such/file: No such file or directory (os error 2)",
+            "targets: /no/such/file: cannot be read: No such file or directory (os error 2)",
         ),
     ] {
         assert_eq!(message(options), expected);
