@@ -50,7 +50,8 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "requests": [{ "url": url, "capture": { "id": "/id" } }] }),
-            "requests: `capture` lasts for one iteration, which is one request here: use `remember`",
+            "requests: `capture` keeps a value for one iteration, which is a single request here: \
+             use `remember`",
         ),
         (
             json!({ "url": url, "targets": "/no/such/file" }),
