@@ -164,7 +164,12 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
 /// Starts the server and waits until it accepts submissions.
 pub(crate) fn start(log: &LogUnderTest) -> Result<Server> {
     let server = log.start()?;
-    wait(log.ready(Duration::from_secs(30)))?.with_context(|| server.output())?;
+    wait(log.ready(Duration::from_secs(30)))?.with_context(|| {
+        format!(
+            "the log is not ready; the server printed:\n{}",
+            server.output()
+        )
+    })?;
     Ok(server)
 }
 
@@ -274,8 +279,10 @@ impl<'a> Bench<'a> {
             requests_sent.push(store_requests(&endpoint)?);
             Ok(())
         };
-        let outcome = load::run(endpoint.clone(), &plan, &mut requests, &mut mark)
-            .with_context(|| server.output())?;
+        let outcome =
+            load::run(endpoint.clone(), &plan, &mut requests, &mut mark).with_context(|| {
+                format!("the load failed; the server printed:\n{}", server.output())
+            })?;
         self.check_size(&endpoint, &server, &outcome)?;
         self.kept.borrow_mut().push(log);
         Ok(Figures {
@@ -302,7 +309,8 @@ impl<'a> Bench<'a> {
         }
         ensure!(
             size >= all && (size == all || !outcome.failures.is_empty()),
-            "the log has {size} entries, {all} were acknowledged as new\n{}",
+            "expected {all} entries, which were acknowledged as new, found {size}; the server \
+             printed:\n{}",
             server.output()
         );
         Ok(())

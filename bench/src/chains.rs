@@ -139,7 +139,7 @@ impl Store {
     /// Returns one leaf and its issuer, in DER.
     pub(crate) fn sample(&self, issuer: Issuer) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut leaves = self.leaves(issuer, 1)?;
-        let leaf = leaves.pop().context("no leaf")?;
+        let leaf = leaves.pop().context("expected one leaf, found none")?;
         Ok((leaf, issuer.of(&self.pki).cert_der().to_vec()))
     }
 }
@@ -200,7 +200,7 @@ fn mint(issuer: &Authority, key: &Arc<KeyPair>, from: usize, count: usize) -> Re
         for thread in spawned {
             let minted = thread
                 .join()
-                .map_err(|_| anyhow::anyhow!("minting panicked"))?;
+                .map_err(|_| anyhow::anyhow!("a thread that mints certificates panicked"))?;
             leaves.extend(minted?);
         }
         Ok(leaves)

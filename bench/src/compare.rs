@@ -97,12 +97,14 @@ impl<'a> Comparison<'a> {
         };
         let running = log.start(&given)?;
         let (size, before) = (running.size()?, running.usage()?);
-        let summary = self
-            .load(&running)
-            .with_context(|| format!("{}:\n{}", log.name, running.output()))?;
+        let summary = self.load(&running).with_context(|| {
+            let printed = running.output();
+            format!("{}: the load failed; the log printed:\n{printed}", log.name)
+        })?;
         let (after, entries) = (running.usage()?, running.size()? - size);
         let used = before.zip(after);
-        Figures::new(&summary, entries, used).with_context(|| log.name.clone())
+        Figures::new(&summary, entries, used)
+            .with_context(|| format!("{}: cannot compute the figures", log.name))
     }
 
     /// Runs `lucarne load` against the log, and reads its summary.
@@ -133,7 +135,7 @@ impl<'a> Comparison<'a> {
         // 99: a threshold was crossed; the table shows the figures.
         if !matches!(output.status.code(), Some(0 | 99)) {
             bail!(
-                "{command:?} ({}):\n{}{}",
+                "{command:?} failed ({}):\n{}{}",
                 output.status,
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)

@@ -85,11 +85,14 @@ impl Endpoint {
                 exchange(&mut rustls::Stream::new(&mut tls, &mut tcp))
             }
         };
-        let mut answer = answer.with_context(|| url.clone())?;
+        let mut answer = answer.with_context(|| format!("cannot fetch {url}"))?;
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.with_context(|| format!("{url}: the response is not HTTP"))?;
         let head = String::from_utf8_lossy(&answer[..end]);
-        ensure!(head.starts_with("HTTP/1.1 200 "), "{url}: {head}");
+        ensure!(
+            head.starts_with("HTTP/1.1 200 "),
+            "{url}: expected status 200, found:\n{head}"
+        );
         Ok(answer.split_off(end + 4))
     }
 }

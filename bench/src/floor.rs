@@ -83,7 +83,7 @@ pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Res
     })?;
     ensure!(
         outcome.failures.is_empty(),
-        "the floor server failed: {:?}",
+        "requests to the floor server failed: {:?}",
         outcome.failures
     );
     Ok((marks[1] - marks[0]) as f64 / outcome.answered.max(1) as f64)
@@ -91,8 +91,9 @@ pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Res
 
 /// Serves until the process is killed.
 pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
-    let issuer = std::fs::read(&options.issuer)?;
-    let key = spki(&issuer).context("the issuer has no key")?;
+    let file = options.issuer.display();
+    let issuer = std::fs::read(&options.issuer).with_context(|| format!("cannot read {file}"))?;
+    let key = spki(&issuer).with_context(|| format!("the certificate in {file} has no key"))?;
     let floor = Arc::new(Floor {
         issuer: ParsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, key)?,
         key: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)?,
@@ -143,7 +144,9 @@ impl Floor {
             .map(|text| STANDARD.decode_to_vec(text))
             .collect();
         let chain = chain?;
-        let leaf = chain.first().context("empty chain")?;
+        let leaf = chain
+            .first()
+            .context("expected a chain with a leaf, found an empty chain")?;
         let mut parts = Reader::new(leaf).any("leaf")?.reader();
         let tbs = parts.any("TBS")?.raw;
         parts.any("algorithm")?;

@@ -27,10 +27,15 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     let log = LogUnderTest::create(&binary, &store.pki.roots_pem(), "period: 50\nscrub: off")?
         .pin(common.server_core);
     let mut server = start(&log)?;
-    read::fill(&log, &store, options.entries).with_context(|| server.output())?;
+    read::fill(&log, &store, options.entries).with_context(|| {
+        format!(
+            "cannot fill the log; the server printed:\n{}",
+            server.output()
+        )
+    })?;
     ensure!(
         server.stop(Duration::from_secs(60))?.success(),
-        "{}",
+        "the server failed at its shutdown:\n{}",
         server.output()
     );
 
@@ -98,7 +103,11 @@ fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Dura
         .pin(core);
     let output = launch.run()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "{said}");
+    ensure!(
+        output.status.success(),
+        "`lucarne fsck` failed ({}):\n{said}",
+        output.status
+    );
     let last: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
     let seconds = last["seconds"]
         .as_f64()

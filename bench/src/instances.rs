@@ -269,7 +269,11 @@ impl Bench<'_> {
             &self.plan(1),
             vec![(first, &mut same), (second, &mut again)],
         )?;
-        ensure!(group.leader()? == leader, "another instance leads now");
+        let leads = group.leader()?;
+        ensure!(
+            leads == leader,
+            "expected instance {leader} to lead during the load, found instance {leads}"
+        );
         let twice = (group.accepted(second)? - before) as f64;
         let sent = both.outcomes[0].new_in_all as f64;
         let (once, both_us) = (

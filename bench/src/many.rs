@@ -70,7 +70,8 @@ fn measure(common: &Common, options: &Options, place: &Place) -> Result<Vec<Row>
     let made = launch(&["init", "-c", "lucarne.yaml"]).run()?;
     ensure!(
         made.status.success(),
-        "{}",
+        "`lucarne init` failed ({}):\n{}",
+        made.status,
         String::from_utf8_lossy(&made.stderr)
     );
     let began = Instant::now();
@@ -78,11 +79,21 @@ fn measure(common: &Common, options: &Options, place: &Place) -> Result<Vec<Row>
     let client = Client::new(format!("http://{address}"));
     wait(ready(&client))
         .and_then(|ready| ready)
-        .with_context(|| server.output())?;
+        .with_context(|| {
+            format!(
+                "cannot start the log; the server printed:\n{}",
+                server.output()
+            )
+        })?;
     let started = began.elapsed().as_secs_f64();
     wait(fill(&client, options))
         .and_then(|filled| filled)
-        .with_context(|| server.output())?;
+        .with_context(|| {
+            format!(
+                "cannot fill the logs; the server printed:\n{}",
+                server.output()
+            )
+        })?;
     // The work that follows the submissions is not a cost of an idle process.
     sleep(REST);
     let requests = wait(store_requests(&client))??;

@@ -168,7 +168,7 @@ impl<'a> Bench<'a> {
             .with_context(|| format!("cannot run {command:?}"))?;
         if !output.status.success() {
             bail!(
-                "{command:?} ({}):\n{}{}",
+                "{command:?} failed ({}):\n{}{}",
                 output.status,
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)
@@ -193,7 +193,7 @@ impl<'a> Bench<'a> {
 fn requests(summary: &Summary) -> Result<u64> {
     match summary.total("http_reqs") {
         Some(Metric::Counter { count }) if count > 0 => Ok(count),
-        _ => bail!("no requests in the summary"),
+        _ => bail!("expected requests in the summary, found none"),
     }
 }
 
@@ -214,7 +214,10 @@ fn latencies(summary: &Summary) -> Result<String> {
     let latency = durations
         .trend()
         .context("http_req_duration is not a trend")?;
-    ensure!(!latency.is_empty(), "the summary has no requests");
+    ensure!(
+        !latency.is_empty(),
+        "expected requests in the summary, found none"
+    );
     let ms = |p| latency.percentile(p).as_secs_f64() * 1000.0;
     Ok(format!("{:.1}, {:.1} ms", ms(50.0), ms(99.0)))
 }

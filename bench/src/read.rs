@@ -58,7 +58,12 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     {
         let server = start(&log)?;
-        fill(&log, &store, options.entries).with_context(|| server.output())?;
+        fill(&log, &store, options.entries).with_context(|| {
+            format!(
+                "cannot fill the log; the server printed:\n{}",
+                server.output()
+            )
+        })?;
         if options.limits {
             return compare_limits(&log, server, options);
         }
@@ -219,7 +224,7 @@ fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
         let body = target
             .endpoint
             .get_gzip(&format!("{}{path}", target.prefix));
-        bodies.push(body.with_context(|| target.name)?);
+        bodies.push(body.with_context(|| format!("cannot fetch {path} from {}", target.name))?);
     }
     let same = path == "checkpoint" || bodies.windows(2).all(|two| two[0] == two[1]);
     ensure!(same, "{path}: the servers return different bytes");
@@ -241,7 +246,11 @@ fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
         Ok(())
     })?;
     let failures = &outcome.failures;
-    ensure!(failures.is_empty(), "{}: {path}: {failures:?}", target.name);
+    ensure!(
+        failures.is_empty(),
+        "requests for {path} to {} failed: {failures:?}",
+        target.name
+    );
     Ok((marks[1] - marks[0]) as f64 / outcome.answered.max(1) as f64)
 }
 

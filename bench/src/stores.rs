@@ -194,7 +194,8 @@ impl Stand {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),
-            "{said}{}",
+            "`lucarne load s3` failed ({}):\n{said}{}",
+            output.status,
             String::from_utf8_lossy(&output.stderr)
         );
         let cells = said.split("█ CELLS").nth(1).unwrap_or(&said);

@@ -38,7 +38,7 @@ impl Figures {
         used: Option<(Usage, Usage)>,
     ) -> Result<Self> {
         let durations = summary.total("http_req_duration");
-        let durations = durations.context("no request in the summary")?;
+        let durations = durations.context("the summary has no http_req_duration")?;
         let latency = durations
             .trend()
             .context("http_req_duration is not a trend")?;

@@ -73,7 +73,11 @@ impl Group {
         group.configure(settings, count)?;
         let made = group.launch("init", 0).run()?;
         let said = String::from_utf8_lossy(&made.stderr);
-        ensure!(made.status.success(), "{said}");
+        ensure!(
+            made.status.success(),
+            "`lucarne init` failed ({}):\n{said}",
+            made.status
+        );
         for number in 0..count {
             group.begin(number)?;
         }
@@ -137,7 +141,7 @@ impl Group {
         self.members[number]
             .server
             .as_mut()
-            .context("the process was not started")
+            .with_context(|| format!("process {number} was not started"))
     }
 
     pub(super) fn endpoint(&self, number: usize) -> Endpoint {
@@ -173,7 +177,7 @@ impl Group {
     pub(super) fn size(&self, number: usize) -> Result<u64> {
         let checkpoint = self.endpoint(number).get(&format!("/{LOG}/checkpoint"))?;
         let size = checkpoint.lines().nth(1).and_then(|line| line.parse().ok());
-        size.context("the checkpoint has no size")
+        size.with_context(|| format!("the checkpoint of process {number} has no size"))
     }
 
     /// Returns the number of new entries that process `number` has accepted so far.
@@ -183,7 +187,9 @@ impl Group {
             line.starts_with("lucarne_submissions_total{") && line.contains("\"accepted\"")
         });
         let count = counter.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        count.context("/metrics has no counter of accepted submissions")
+        count.with_context(|| {
+            format!("/metrics of process {number} has no counter of accepted submissions")
+        })
     }
 }
 

@@ -120,7 +120,10 @@ pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
         .arg(&path);
     let killed = launch.run()?;
     let said = String::from_utf8_lossy(&killed.stderr);
-    ensure!(said.contains("ready"), "{said}");
+    ensure!(
+        said.contains("ready"),
+        "expected a process that prints `ready`, found the output:\n{said}"
+    );
     let began = Instant::now();
     drop(LooseIndex::open(&path, OWNER)?);
     column.add(
@@ -214,7 +217,7 @@ fn looked(index: &LooseIndex, size: u64, present: bool) -> Result<f64> {
         let found = index.find(&identity(wanted))?;
         ensure!(
             !present || found == Some(number),
-            "entry {number} is not found"
+            "expected entry {number} in the index, found {found:?}"
         );
     }
     let after = usage(std::process::id())?.cpu_us;

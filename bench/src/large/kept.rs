@@ -279,7 +279,12 @@ impl Copied {
         let server = launch.start(self.address())?;
         wait(self.ready())
             .and_then(|ready| ready)
-            .with_context(|| server.output())?;
+            .with_context(|| {
+                format!(
+                    "cannot start the log; the server printed:\n{}",
+                    server.output()
+                )
+            })?;
         Ok((server, began.elapsed().as_secs_f64()))
     }
 
@@ -293,7 +298,7 @@ impl Copied {
             }
             ensure!(
                 Instant::now() < deadline,
-                "the server is not healthy after {START_TIMEOUT:?}"
+                "the server is not healthy after {START_TIMEOUT:?}: {said:?}"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -310,7 +315,12 @@ impl Drop for Copied {
 fn copy(from: &Path, into: &Path, links: bool) -> Result<()> {
     let how = if links { "-rlp" } else { "-rp" };
     let copied = Command::new("cp").arg(how).arg(from).arg(into).status()?;
-    ensure!(copied.success(), "cannot copy {}", from.display());
+    ensure!(
+        copied.success(),
+        "cannot copy {} to {}: `cp` failed ({copied})",
+        from.display(),
+        into.display()
+    );
     Ok(())
 }
 

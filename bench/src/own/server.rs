@@ -37,9 +37,10 @@ pub(crate) struct Options {
 
 /// Serves until the process is killed.
 pub(crate) fn serve(options: &Options) -> Result<()> {
-    let seed = fs::read(&options.seed).context("cannot read the seed")?;
+    let file = options.seed.display();
+    let seed = fs::read(&options.seed).with_context(|| format!("cannot read the seed {file}"))?;
     let log = Arc::new(Signer {
-        key: LogKey::from_seed(&seed).context("the seed is invalid")?,
+        key: LogKey::from_seed(&seed).with_context(|| format!("the seed {file} is invalid"))?,
         origin: options.listen.to_string(),
         delay: Duration::from_millis(options.delay),
         next: AtomicU64::new(0),
@@ -93,7 +94,10 @@ async fn answer(
 impl Signer {
     fn promise(&self, body: &[u8]) -> Result<Vec<u8>> {
         let submission: Submission<'_> = serde_json::from_slice(body)?;
-        let leaf = submission.chain.first().context("an empty chain")?;
+        let leaf = submission
+            .chain
+            .first()
+            .context("expected a chain with a leaf, found an empty chain")?;
         let entry = SignedEntry::X509 {
             certificate: STANDARD.decode_to_vec(leaf)?.into(),
         };

@@ -74,7 +74,7 @@ pub(crate) enum PrefixError {
          characters between dots"
     )]
     HostName,
-    #[error("has a number as its host, which is not an IP address")]
+    #[error("has a number as its host: expected a host name or an IP address")]
     Address,
     #[error("has an empty path element (`//`)")]
     EmptyElement,

@@ -201,7 +201,10 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
         Err(CcadbError::NoColumn(_)) => CcadbProgramme::Testing.roots(&csv),
         read => read,
     };
-    let (roots, skipped) = read.with_context(|| without_secrets(&ccadb.source))?;
+    let (roots, skipped) = read.with_context(|| {
+        let source = without_secrets(&ccadb.source);
+        format!("cannot read CCADB's roots in {source}")
+    })?;
     ensure!(
         !roots.is_empty(),
         "{}: expected roots, found none",

@@ -59,8 +59,8 @@ pub enum AssetError {
     /// The path no longer leads to the directory that was opened.
     #[error(
         "{directory}, or `.lucarne/lock` in it, was moved, removed, unmounted or replaced while \
-         in use. Restore the original directory: it is the log. If this is a new disk with the \
-         newest files, restart"
+         in use. Restore the original directory, which has the log. If this is a new disk with \
+         the newest files, restart"
     )]
     Moved {
         /// Path of the directory.
@@ -98,7 +98,10 @@ pub enum AssetError {
         detail: &'static str,
     },
     /// An earlier write or sync failed, so later writes and syncs cannot be trusted.
-    #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]
+    #[error(
+        "cannot write to {location}: {reason}; the log must be reopened, which recovers from the \
+         journal"
+    )]
     Poisoned {
         /// The location of the files.
         location: String,

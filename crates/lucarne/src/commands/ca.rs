@@ -119,7 +119,8 @@ fn inspect(path: &Path) -> Result<String> {
     }
     let file = path.display();
     let text = std::fs::read(path).with_context(|| format!("cannot read {file}"))?;
-    let certificates = pem::certificates(&text).with_context(|| format!("{file}"))?;
+    let certificates = pem::certificates(&text)
+        .with_context(|| format!("cannot read the certificates in {file}"))?;
     let mut out = String::new();
     for (number, der) in (1..).zip(&certificates) {
         out += &describe(der).with_context(|| format!("{file}: certificate {number}"))?;

@@ -156,7 +156,8 @@ impl Head {
             }
         };
         let verified = place.verifier.verify(&note);
-        let (checkpoint, _) = verified.with_context(|| format!("{location}/checkpoint"))?;
+        let (checkpoint, _) =
+            verified.with_context(|| format!("cannot verify {location}/checkpoint"))?;
         Ok(Head {
             note,
             checkpoint,
@@ -170,9 +171,10 @@ async fn in_lock(place: &Place) -> Result<Bytes> {
     let missing = || format!("there is no checkpoint in {}", place.location);
     let (config, log) = place.configured.as_ref().with_context(missing)?;
     let lock = open::watched_lock(&config.checkpoints.value).await;
-    let lock = lock.with_context(missing)?;
+    let unread = || format!("{}, and its lock cannot be read", missing());
+    let lock = lock.with_context(unread)?;
     let held = lock.load(&log.to_log_config().key.log_id().0).await;
-    let held = held.with_context(missing)?;
+    let held = held.with_context(unread)?;
     let note = held.with_context(|| format!("{}, nor in the lock", missing()))?;
     lock.close().await;
     Ok(note.into())

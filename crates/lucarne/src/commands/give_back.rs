@@ -231,7 +231,7 @@ fn unpack(directory: &Path, size: u64) -> Result<u64> {
     for index in 0..size.div_ceil(TILE_WIDTH) {
         let tile = Tile::widest(Level::Data, index, size).context("the tree is too large")?;
         let path = directory.join(tile.path());
-        let of_tile = || path.display().to_string();
+        let of_tile = || format!("cannot decompress {}", path.display());
         // A missing tile has been replaced by a wider tile.
         let Some(stored) = read_file(directory, &tile.path()).with_context(of_tile)? else {
             continue;

@@ -17,6 +17,8 @@ use lucarne_ct::{
 use lucarne_mint::{now_ms, pem};
 use serde_json::{Value, json};
 
+use crate::causes::causes;
+
 /// Exit codes, for the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is verified and right; 1 something is \
                                      wrong; 2 something could not be checked, and nothing was \
@@ -81,7 +83,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     match look(options) {
         Ok(code) => code,
         Err(error) => {
-            errln!("lucarne: {error:#}");
+            errln!("lucarne: {}", causes(&error));
             ExitCode::from(UNSEEN)
         }
     }
@@ -188,7 +190,8 @@ fn read_roots(file: &Path) -> Result<Roots> {
 
 fn read_list(file: &Path) -> Result<LogList> {
     let json = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let list = LogList::parse(&json).with_context(|| format!("{}", file.display()))?;
+    let list = LogList::parse(&json)
+        .with_context(|| format!("cannot use the log list {}", file.display()))?;
     for skipped in list.skipped() {
         errln!("lucarne: {}: {skipped}", file.display());
     }
@@ -241,7 +244,7 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
     if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
         return Ok(vec![bytes]);
     }
-    pem::certificates(&bytes).with_context(|| format!("{name}"))
+    pem::certificates(&bytes).with_context(|| format!("cannot read the certificates in {name}"))
 }
 
 /// Report on one file, as text and as JSON.
@@ -260,7 +263,7 @@ impl Report {
     }
 
     fn unread(file: &Path, error: &anyhow::Error) -> Self {
-        Self::without(file, "unverified", "unread", &format!("{error:#}"))
+        Self::without(file, "unverified", "unread", &causes(error))
     }
 
     fn no_certificate(file: &Path, error: &impl std::fmt::Display) -> Self {

@@ -158,9 +158,10 @@ fn first_use(config: &SignerConfig, origin: &str) -> Result<()> {
 }
 
 fn adopt(config: &SignerConfig, file: &Path) -> Result<()> {
-    let note = std::fs::read(file).with_context(|| file.display().to_string())?;
-    let text = SignedNote::parse(&note).with_context(|| file.display().to_string())?;
-    let origin = Checkpoint::parse(&text.text).with_context(|| file.display().to_string())?;
+    let unusable = || format!("cannot use the checkpoint in {}", file.display());
+    let note = std::fs::read(file).with_context(unusable)?;
+    let text = SignedNote::parse(&note).with_context(unusable)?;
+    let origin = Checkpoint::parse(&text.text).with_context(unusable)?;
     let origin = origin.origin;
     let directory = MemoryDirectory::open(&config.memory)?;
     let head = memory(config, &directory, &origin)?.adopt(&note)?;

@@ -73,7 +73,7 @@ pub(crate) enum SecretError {
     NoText(#[from] Utf8Error),
     #[error("is empty")]
     Empty,
-    #[error("is more than one line")]
+    #[error("has more than one line: expected one")]
     Lines,
     #[error(
         "does not name a file, and is not shown here, because it may be the secret itself: write \

@@ -76,7 +76,9 @@ impl Doorway {
             Ok(listener)
         };
         Ok(Doorway {
-            listener: opened().with_context(of_path)?,
+            listener: opened().with_context(|| {
+                format!("`handover`: cannot create the socket {}", next.display())
+            })?,
             path: path.to_owned(),
         })
     }
@@ -205,7 +207,7 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
 /// Reasons why a process may not take over. The text is for that process.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("the first message does not begin a hand-over")]
+    #[error("expected a message that begins a hand-over, found another message")]
     NoHello,
     #[error("the running process refuses: {0}")]
     Unreadable(#[source] anyhow::Error),
@@ -224,10 +226,14 @@ enum Refusal {
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(RESPONSE_TIMEOUT, wire.receive())
         .await
-        .context("the other process does not respond")?
-    {
+        .with_context(|| {
+            format!(
+                "the other process sent no message within {} s",
+                RESPONSE_TIMEOUT.as_secs()
+            )
+        })? {
         Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
-        Ok(None) => bail!("the other process closed the connection"),
+        Ok(None) => bail!("the other process ended before its first message"),
         Ok(Some(_)) => Ok(Err(Refusal::NoHello)),
         Err(error) => Ok(Err(Refusal::Unreadable(error))),
     }

@@ -102,7 +102,10 @@ enum SwitchError {
     Died,
     #[error("the other process sent no valid message: {0:#}")]
     Unreadable(#[source] anyhow::Error),
-    #[error("the other process does not open the logs")]
+    #[error(
+        "the other process has not opened the logs after {} s",
+        (OPENING + RESPONSE_TIMEOUT).as_secs()
+    )]
     Late,
 }
 

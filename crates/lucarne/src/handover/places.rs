@@ -47,7 +47,7 @@ async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
     let published = assets.get("checkpoint").await?;
     ensure!(
         published.is_some(),
-        "{} has no checkpoint",
+        "expected a published checkpoint in {}, found none",
         assets.location()
     );
     Ok(())
@@ -76,7 +76,7 @@ pub(super) fn lock_place(place: &LockPlace) -> Result<String> {
 fn file(path: &Path) -> Result<String> {
     let there = path
         .metadata()
-        .with_context(|| path.display().to_string())?;
+        .with_context(|| format!("cannot read the metadata of {}", path.display()))?;
     Ok(format!("file {}:{}", there.dev(), there.ino()))
 }
 

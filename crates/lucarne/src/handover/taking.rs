@@ -51,9 +51,13 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         {
             return Ok(None);
         }
-        Err(error) => return Err(error).with_context(of_path),
+        Err(error) => {
+            return Err(error).with_context(|| format!("{}: cannot connect", of_path()));
+        }
     };
-    let (user, pid) = wire.peer().with_context(of_path)?;
+    let (user, pid) = wire
+        .peer()
+        .with_context(|| format!("{}: cannot identify the process that listens", of_path()))?;
     let own = rustix::process::geteuid().as_raw();
     ensure!(
         user == own || user == 0,
@@ -91,9 +95,10 @@ fn taking(mut wire: Wire, offer: Offer, pid: i32, path: &Path) -> Result<Taking>
     let sockets = wire.take_sockets();
     ensure!(
         sockets.len() == texts.len(),
-        "{}: {} sockets are missing",
+        "{}: expected {} sockets from process {pid}, found {}",
         of_path(path),
-        texts.len().abs_diff(sockets.len())
+        texts.len(),
+        sockets.len()
     );
     tracing::info!(pid, version, "taking over from the running process");
     Ok(Taking {

@@ -152,7 +152,7 @@ impl Wire {
             }
             ensure!(
                 self.received.len() <= LONGEST,
-                "the message of the other process is incomplete"
+                "the message of the other process has no end within {LONGEST} bytes"
             );
             let mut chunk = vec![0; 16 << 10];
             let reading = self.stream.async_io(Interest::READABLE, || {
@@ -279,7 +279,7 @@ mod tests {
             }
         });
         let error = Wire::new(other).receive().await.unwrap_err();
-        assert!(error.to_string().contains("is incomplete"), "{error}");
+        assert!(error.to_string().contains("has no end within"), "{error}");
         endless.await.unwrap();
     }
 }

@@ -338,7 +338,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     for (said, words) in [
         (later, "uses version 1 of the hand-over"),
         (json!({"parley": true}), "another version of the hand-over"),
-        (json!("ready"), "does not begin a hand-over"),
+        (json!("ready"), "expected a message that begins a hand-over"),
     ] {
         let mut asker = Asker::connect(&log);
         asker.say(&said);

@@ -225,7 +225,7 @@ fn one_request_by_flags_and_a_secret_that_is_not_told() {
     assert_has(&text, "http_req_duration");
     let (code, said) = load(here.path(), &[&args[..], &["--expect", "201"]].concat());
     assert_eq!(code, 99, "{said}");
-    assert_has(&said, "200 instead of 201");
+    assert_has(&said, "expected status 201, found 200");
     assert_eq!(
         load(here.path(), &[&args[..], &["--expect", "ok"]].concat()).0,
         2

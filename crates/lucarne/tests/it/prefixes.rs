@@ -64,7 +64,7 @@ fn what_is_not_reached_is_refused_before_a_key_is_bound_to_it() {
         ("http://ct.example/a/../2026", "has the path element `..`"),
         ("http://ct.example/a%2fb", "has `%` in its path"),
         ("http://ct.example/{a}", "has `{` in its path"),
-        ("http://1.2.3/a", "not an IP address"),
+        ("http://1.2.3/a", "has a number as its host"),
         ("http://ct..example/a", "invalid host name"),
         ("http://ct.example:0/a", "from 1 to 65535"),
         ("http://ct.example:80/a", "remove the port"),

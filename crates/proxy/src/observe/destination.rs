@@ -86,7 +86,7 @@ pub(crate) fn choose<'d>(
 /// Reasons why a certificate is sent to no log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoDestination {
-    #[error(transparent)]
+    #[error("the certificate cannot be parsed: {0}")]
     Certificate(#[from] DerError),
     #[error("the notAfter of the certificate cannot be read")]
     NotAfter,

@@ -28,13 +28,13 @@ pub(super) struct IssuedCertificate {
 /// The reasons why an issued certificate is not the ordered one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
-    #[error("there is no certificate")]
+    #[error("the response has no certificate")]
     Missing,
-    #[error(transparent)]
+    #[error("the response is not a chain in PEM: {0}")]
     Pem(#[from] PemError),
-    #[error(transparent)]
+    #[error("the certificate cannot be parsed: {0}")]
     Der(#[from] DerError),
-    #[error("Content-Type: {}, expected {CHAIN}", .0.as_deref().unwrap_or("none"))]
+    #[error("expected the Content-Type {CHAIN}, found {}", .0.as_deref().unwrap_or("none"))]
     MediaType(Option<String>),
     #[error("the names of the certificate cannot be parsed")]
     MalformedNames,
@@ -51,13 +51,13 @@ pub(super) enum CertificateError {
     NoIssuer,
     #[error("the last certificate is not a valid CA certificate: {0}")]
     Issuer(#[source] rustls::Error),
-    #[error(transparent)]
-    Chain(rustls::Error),
+    #[error("the chain cannot be verified: {}", lucarne_net::explain(.0))]
+    Chain(#[source] rustls::Error),
     /// The load test ordered a certificate for an invalid name.
-    #[error(transparent)]
+    #[error("the first ordered name is invalid: {0}")]
     OrderedName(#[from] InvalidDnsNameError),
     /// The verifier of the load test cannot be created.
-    #[error(transparent)]
+    #[error("the verifier of the chain cannot be created: {0}")]
     Verifier(#[from] VerifierBuilderError),
 }
 

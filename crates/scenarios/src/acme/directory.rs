@@ -31,7 +31,7 @@ pub(super) enum UrlError {
         url: String,
         source: url::ParseError,
     },
-    #[error("`{url}` is not at {origin}")]
+    #[error("expected a URL at {origin}, found `{url}`")]
     OtherOrigin { url: String, origin: String },
 }
 

@@ -1,6 +1,7 @@
 //! Orders and authorisations in the server's responses (RFC 8555, section 7.1).
 
 use lucarne_load::http::Response;
+use lucarne_settings::values::rfc3339;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -99,12 +100,12 @@ pub(super) struct DocumentError {
 pub(super) enum OrderError {
     #[error(transparent)]
     Document(#[from] DocumentError),
-    #[error("the order has no Location")]
+    #[error("the response with the new order has no Location")]
     NoLocation,
     #[error(transparent)]
     Location(#[from] UrlError),
     /// The order has nothing to prove, or cannot become valid.
-    #[error("the new order is {status:?}: {excerpt}")]
+    #[error("expected a new order with authorizations, found an order {status:?}: {excerpt}")]
     Status {
         status: OrderStatus,
         excerpt: String,
@@ -120,8 +121,12 @@ pub(super) enum RenewalInfoError {
     NoRetryAfter,
     #[error(transparent)]
     Document(#[from] DocumentError),
-    #[error("the suggested window must end after its start")]
-    Window,
+    #[error(
+        "the suggested window must end after its start, {}; its end is {}",
+        rfc3339(start.unix_ms),
+        rfc3339(end.unix_ms)
+    )]
+    Window { start: Timestamp, end: Timestamp },
 }
 
 /// The suggested renewal time of certificates (RFC 9773, section 4.2).
@@ -144,7 +149,7 @@ impl RenewalInfo {
         if start < end {
             Ok(())
         } else {
-            Err(RenewalInfoError::Window)
+            Err(RenewalInfoError::Window { start, end })
         }
     }
 }

@@ -22,11 +22,11 @@ struct AccountResponse {
 enum AccountError {
     #[error(transparent)]
     Document(#[from] DocumentError),
-    #[error("the account has no Location")]
+    #[error("the response with the new account has no Location")]
     NoLocation,
     #[error(transparent)]
     Location(#[from] UrlError),
-    #[error("the new account has the status {0:?}")]
+    #[error("expected the status Valid for the new account, found {0:?}")]
     Status(OrderStatus),
 }
 

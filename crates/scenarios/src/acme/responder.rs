@@ -49,9 +49,9 @@ struct Certificates {
 /// Errors of creating the certificate of a challenge.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponderError {
-    #[error(transparent)]
+    #[error("cannot create the certificate of a challenge: {0}")]
     Certificate(#[from] lucarne_mint::MintError),
-    #[error(transparent)]
+    #[error("TLS cannot use the key of a challenge's certificate: {0}")]
     Key(#[from] rustls::Error),
 }
 

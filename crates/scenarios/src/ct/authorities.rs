@@ -46,10 +46,10 @@ pub(crate) struct AuthorityFiles {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorityError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is invalid.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use the authority in {}: {source}", path.display())]
     Mint { path: PathBuf, source: MintError },
     /// The file has no private key.
     #[error("{}: the file has no private key (PEM, PKCS#8 or PKCS#1)", .0.display())]

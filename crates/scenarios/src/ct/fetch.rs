@@ -26,7 +26,7 @@ pub enum FetchError {
 #[non_exhaustive]
 pub enum Unreachable {
     /// The request failed.
-    #[error("{path}: {}", source.detail)]
+    #[error("cannot fetch {path}: {}", source.detail)]
     NoResponse {
         /// Path of the file.
         path: String,
@@ -34,7 +34,7 @@ pub enum Unreachable {
         source: Failure,
     },
     /// The log throttles requests, or is being restarted.
-    #[error("{path}: status {status}")]
+    #[error("cannot fetch {path}: status {status}")]
     Status {
         /// Path of the file.
         path: String,
@@ -42,7 +42,9 @@ pub enum Unreachable {
         status: u16,
     },
     /// The log responded with 304 to an unconditional request for this path.
-    #[error("{0}: status 304 to an unconditional request")]
+    #[error(
+        "cannot fetch {0}: expected status 200, found 304 although the request has no condition"
+    )]
     NotModified(String),
     /// The fetcher has no connection to the log.
     #[error("there is no connection to the log")]

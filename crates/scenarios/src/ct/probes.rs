@@ -61,9 +61,9 @@ enum ProbeError {
     Throttled(u16),
     #[error("accepted with status {0}")]
     Accepted(u16),
-    #[error("status {0}, not 4xx")]
+    #[error("expected status 4xx, found {0}")]
     NotRefused(u16),
-    #[error("status {0}")]
+    #[error("expected status 200, found {0}")]
     Status(u16),
     #[error("not the JSON of RFC 6962: {0}")]
     Json(#[from] serde_json::Error),

@@ -46,15 +46,20 @@ pub struct Roots {
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// A file operation failed.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("cannot {action} {path}: {error}", path = path.display())]
     Io {
+        /// The failed operation.
+        action: &'static str,
         /// Path of the file or directory.
         path: PathBuf,
         /// Error of the operating system.
         error: io::Error,
     },
     /// A file is not in the format that this program writes.
-    #[error("{path}: {error}; delete the directory to create new authorities", path = path.display())]
+    #[error(
+        "cannot use {path}: {error}; delete the directory to create new authorities",
+        path = path.display()
+    )]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -62,7 +67,7 @@ pub enum RootsError {
         error: lucarne_mint::MintError,
     },
     /// Creating the authorities failed.
-    #[error("creating certificate authorities: {0}")]
+    #[error("cannot create certificate authorities: {0}")]
     Mint(#[from] lucarne_mint::MintError),
     /// The directory has no authorities, and none are to be created.
     #[error("{path} has no load-test authorities; create them with `lucarne ca new {path}` and give {path}/{ROOTS} to the log", path = _0.display())]
@@ -98,7 +103,7 @@ impl Roots {
         }
         let read = |name: &str| {
             let path = directory.join(name);
-            let text = fs::read_to_string(&path).map_err(|error| io_error(&path, error))?;
+            let text = fs::read_to_string(&path).map_err(|error| io_error("read", &path, error))?;
             Authority::from_pem(&text).map_err(|error| RootsError::File { path, error })
         };
         Ok(Self {
@@ -120,10 +125,10 @@ impl Roots {
             .recursive(true)
             .mode(0o700)
             .create(&staging)
-            .map_err(|error| io_error(&staging, error))?;
+            .map_err(|error| io_error("create", &staging, error))?;
         let written = roots.write(&staging).and_then(|()| {
             // The rename fails if the directory is not empty.
-            fs::rename(&staging, directory).map_err(|error| io_error(directory, error))
+            fs::rename(&staging, directory).map_err(|error| io_error("create", directory, error))
         });
         match written {
             Ok(()) => Ok(roots),
@@ -225,11 +230,12 @@ fn write_new(path: &Path, mode: u32, text: &str) -> Result<(), RootsError> {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create_new(true).mode(mode).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| io_error(path, error))
+        .map_err(|error| io_error("write", path, error))
 }
 
-fn io_error(path: &Path, error: io::Error) -> RootsError {
+fn io_error(action: &'static str, path: &Path, error: io::Error) -> RootsError {
     RootsError::Io {
+        action,
         path: path.to_owned(),
         error,
     }

@@ -286,10 +286,10 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
 /// The reasons why a log has no usable `log.v3.json`.
 #[derive(Debug, thiserror::Error)]
 enum MetadataError {
-    #[error("status {0}")]
+    #[error("expected status 200, found {0}")]
     Status(u16),
-    #[error(transparent)]
-    Json(serde_json::Error),
+    #[error("the description of the log cannot be parsed: {0}")]
+    Json(#[source] serde_json::Error),
 }
 
 /// Reads `log.v3.json`. If `optional`, the other options are sufficient without this file.

@@ -53,7 +53,7 @@ enum TreeHeadError {
     #[error("the checkpoint of size {size} is {ahead_ms} ms in the future")]
     Future { size: u64, ahead_ms: u64 },
     #[error(
-        "the checkpoint of size {size} is {:.1} s old, {:.1} s are allowed",
+        "the checkpoint of size {size} is {:.1} s old: expected at most {:.1} s",
         *age_ms as f64 / 1e3,
         *max_age_ms as f64 / 1e3
     )]
@@ -69,8 +69,8 @@ enum TreeHeadError {
     #[error("the checkpoints of sizes {prior} and {size} have the same timestamp")]
     SameTimestamp { size: u64, prior: u64 },
     #[error(
-        "a checkpoint of size {size} from {timestamp} after a checkpoint from {prior}, which is \
-         {} ms newer",
+        "the timestamp {timestamp} of the checkpoint of size {size} is {} ms before the timestamp \
+         {prior} of an earlier checkpoint",
         prior - timestamp
     )]
     Older {

@@ -32,18 +32,18 @@ pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 /// The reasons why a certificate of the proxy fails a check.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
-    #[error("there is no certificate")]
-    Missing,
-    #[error("the certificate cannot be parsed")]
+    #[error("{host} presented no certificate")]
+    Missing { host: String },
+    #[error("the certificate cannot be parsed: {0}")]
     Malformed(#[from] DerError),
     #[error("two certificates have the serial {0}")]
     SerialReused(String),
     #[error("{host} has presented another certificate before")]
     Another { host: String },
-    #[error("{host}: {}", explain(source))]
+    #[error("cannot verify the certificate of {host}: {}", explain(source))]
     Tls { host: String, source: rustls::Error },
     /// The load test requested an invalid name.
-    #[error("{host}: {source}")]
+    #[error("cannot verify the name {host}: {source}")]
     Host {
         host: String,
         source: InvalidDnsNameError,
@@ -99,8 +99,9 @@ impl Certificates {
         chain: &[CertificateDer<'_>],
     ) -> CertificateFindings {
         let Some((leaf, others)) = chain.split_first() else {
+            let host = host.to_owned();
             return CertificateFindings {
-                findings: Arc::new(vec![(ISSUER, Err(CertificateError::Missing))]),
+                findings: Arc::new(vec![(ISSUER, Err(CertificateError::Missing { host }))]),
                 new: false,
             };
         };

@@ -89,7 +89,10 @@ impl ProxyUser {
         let outcome = if expect.iter().any(|it| it.contain(status)) {
             Ok(())
         } else {
-            Err(format!("{host}: {status} instead of {}", list(expect)))
+            Err(format!(
+                "{host}: expected status {}, found {status}",
+                list(expect)
+            ))
         };
         iteration.check(self.tags, STATUS, outcome.clone());
         let outcome = outcome.err().filter(|_| !iteration.excuses(STATUS));

@@ -9,7 +9,7 @@ use std::str::Utf8Error;
 pub enum FileError {
     /// The file cannot be read.
     #[error(
-        "the file `{path}` cannot be read: {source}; a text that begins with @ is written \
+        "the file `{path}` cannot be read: {source}; to begin a text with @, write \
          {{{{\"@\"}}}}…"
     )]
     Unreadable {
@@ -19,7 +19,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// A text is required, and the content is not UTF-8.
-    #[error("the file `{path}` is not UTF-8")]
+    #[error("the file `{path}` is not UTF-8: {source}")]
     NotUtf8 {
         /// Path of the file.
         path: String,
@@ -68,10 +68,10 @@ mod tests {
         assert_eq!(text("plain").unwrap(), "plain");
         assert_eq!(text(&file(b"a\nb\r\n")).unwrap(), "a\nb");
         let binary = text(&file(b"\xff")).unwrap_err();
-        assert!(binary.to_string().ends_with("/text` is not UTF-8"));
+        assert!(binary.to_string().contains("/text` is not UTF-8: "));
         assert!(matches!(binary, FileError::NotUtf8 { .. }));
         let missing = text("@/no/such/file").unwrap_err().to_string();
         assert!(missing.starts_with("the file `/no/such/file` cannot be read: "));
-        assert!(missing.ends_with("; a text that begins with @ is written {{\"@\"}}…"));
+        assert!(missing.ends_with("; to begin a text with @, write {{\"@\"}}…"));
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum RequestError {
     /// The method in a file, which has no keys.
     #[error("`{0}` is not an HTTP method")]
     TargetMethod(String),
-    #[error("name: `{0}` has commas or braces")]
+    #[error("name: `{0}` must not contain commas or braces")]
     Name(String),
     #[error("name: `{0}` is the name of another request")]
     NameTaken(String),
@@ -69,7 +69,7 @@ pub(super) enum UrlError {
 
 /// The status of a response is not expected.
 #[derive(Debug, thiserror::Error)]
-#[error("{status} instead of {}{}{excerpt}", list(.expected), separator(.excerpt))]
+#[error("expected status {}, found {status}{}{excerpt}", list(.expected), separator(.excerpt))]
 pub(super) struct UnexpectedStatus<'r> {
     pub(super) status: u16,
     pub(super) expected: &'r [StatusRange],
@@ -400,7 +400,10 @@ mod tests {
             };
             error.to_string()
         };
-        assert_eq!(said(""), "302 instead of 2xx or 404");
-        assert_eq!(said("moved"), "302 instead of 2xx or 404: moved");
+        assert_eq!(said(""), "expected status 2xx or 404, found 302");
+        assert_eq!(
+            said("moved"),
+            "expected status 2xx or 404, found 302: moved"
+        );
     }
 }

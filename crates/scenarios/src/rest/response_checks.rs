@@ -37,7 +37,7 @@ pub(super) enum CheckFailure {
     Document(#[from] DocumentError),
     #[error("the value is missing")]
     Missing,
-    #[error("the value exists")]
+    #[error("expected no value, found one")]
     Present,
     #[error("expected {}, found {}", of_kind(*.expected), of_kind(*.found))]
     Kind { expected: JsonType, found: JsonType },
@@ -355,7 +355,7 @@ mod tests {
             (json!({ "json": "/no" }), "the value is missing"),
             (
                 json!({ "json": "/ids", "exists": false }),
-                "the value exists",
+                "expected no value, found one",
             ),
             (
                 json!({ "json": "/ids", "type": "object" }),

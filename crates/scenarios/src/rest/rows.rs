@@ -110,14 +110,14 @@ pub(super) enum FormatError {
     },
     #[error("line {line}: a quote is not closed")]
     OpenQuote { line: usize },
-    #[error("not a JSON array of objects: {0}")]
+    #[error("expected a JSON array of objects: {0}")]
     Array(#[source] serde_json::Error),
-    #[error("line {line}: {source}")]
+    #[error("line {line}: expected a JSON object: {source}")]
     Line {
         line: usize,
         source: serde_json::Error,
     },
-    #[error("row {row} is not an object")]
+    #[error("row {row}: expected a JSON object")]
     NotObject { row: usize },
     #[error("row {row} has no `{column}`")]
     NoColumn { row: usize, column: String },

@@ -34,7 +34,8 @@ pub(super) enum PlanError {
         source: UnusableTargets,
     },
     #[error(
-        "requests: `capture` lasts for one iteration, which is one request here: use `remember`"
+        "requests: `capture` keeps a value for one iteration, which is a single request here: use \
+         `remember`"
     )]
     CaptureInOneRequest,
     #[error(transparent)]

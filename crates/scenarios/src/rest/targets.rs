@@ -10,7 +10,7 @@ use super::files::{self, FileError};
 /// Reasons why a file cannot be read as a list of requests.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetsError {
-    #[error(transparent)]
+    #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     #[error("the file has no request")]
     Empty,
@@ -27,7 +27,7 @@ pub(super) enum LineError {
     Header(String),
     #[error(transparent)]
     File(#[from] FileError),
-    #[error(transparent)]
+    #[error("expected a JSON object with `method` and `url`: {0}")]
     Json(#[from] serde_json::Error),
     #[error("`body` is not base64")]
     Base64(#[from] base64_simd::Error),

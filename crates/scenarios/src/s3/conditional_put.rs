@@ -44,9 +44,9 @@ impl RaceCounts {
 /// The reasons why a race does not have exactly one winner.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RaceError {
-    #[error("no creator won")]
-    NoWinner,
-    #[error("{winners} of {creators} creators received the response that they created the object")]
+    #[error("expected one of {creators} creators to succeed, found none")]
+    NoWinner { creators: usize },
+    #[error("expected one of {creators} creators to succeed, found {winners}")]
     Winners { winners: usize, creators: usize },
     /// The winner's object cannot be read.
     #[error(transparent)]
@@ -97,7 +97,9 @@ fn judge(responses: Vec<Response>) -> Finish {
     let complete = responses.iter().all(|it| it.exchange.outcome.is_ok());
     let winner = match winners[..] {
         [one] => Ok(one),
-        [] => Err(RaceError::NoWinner),
+        [] => Err(RaceError::NoWinner {
+            creators: responses.len(),
+        }),
         _ => Err(RaceError::Winners {
             winners: winners.len(),
             creators: responses.len(),

@@ -17,8 +17,11 @@ pub(super) enum ContentError {
     #[error("the content differs from byte {0} on")]
     Differs(usize),
     /// The `Content-Length` in a response to HEAD is wrong or missing.
-    #[error("wrong Content-Length: {0:?}")]
-    ContentLength(Option<String>),
+    #[error("expected Content-Length {expected}, found {}", .found.as_deref().unwrap_or("none"))]
+    ContentLength {
+        expected: u64,
+        found: Option<String>,
+    },
 }
 
 impl Content {

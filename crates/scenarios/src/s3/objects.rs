@@ -105,7 +105,7 @@ pub(super) const LISTED: &str = "list is that of the run's objects";
 pub(super) enum RemoveError {
     #[error(transparent)]
     Request(#[from] Failure),
-    #[error("list: {0}")]
+    #[error(transparent)]
     List(#[from] ListError),
 }
 

@@ -314,6 +314,9 @@ fn verify(
     }
     match response.headers.get("content-length") {
         Some(length) if length.parse() == Ok(cell.size.0) => Ok(()),
-        other => Err(ContentError::ContentLength(other.map(str::to_owned))),
+        other => Err(ContentError::ContentLength {
+            expected: cell.size.0,
+            found: other.map(str::to_owned),
+        }),
     }
 }

@@ -55,8 +55,11 @@ pub(super) enum CertificateError {
     #[error(transparent)]
     Validity(#[from] ValidityError),
     /// The fingerprint is not one of the configured fingerprints.
-    #[error("unexpected SHA-256 fingerprint {0}")]
-    Fingerprint(Fingerprint),
+    #[error("expected the SHA-256 fingerprint {}, found {found}", any_of(.expected))]
+    Fingerprint {
+        expected: Vec<Fingerprint>,
+        found: Fingerprint,
+    },
     #[error(transparent)]
     Scts(#[from] EmbeddedSctsError),
 }
@@ -92,16 +95,21 @@ pub(super) enum ValidityError {
     NotBefore,
     #[error("the notAfter of the certificate cannot be parsed")]
     NotAfter,
-    #[error("the certificate is not valid yet")]
-    NotYetValid,
+    #[error("the certificate is not valid before {}", rfc3339(begin.as_millis() as u64))]
+    NotYetValid { begin: Duration },
     #[error("the certificate expired at {}", rfc3339(end.as_millis() as u64))]
     Expired { end: Duration },
     #[error(
-        "the certificate expires at {}, in {:.1} days",
+        "the certificate expires at {}, in {:.1} days: expected at least {:.1} days",
         rfc3339(end.as_millis() as u64),
-        left.as_secs_f64() / 86_400.0
+        days(*left),
+        days(*margin)
     )]
-    Expiring { end: Duration, left: Duration },
+    Expiring {
+        end: Duration,
+        left: Duration,
+        margin: Duration,
+    },
 }
 
 /// The reasons why a certificate does not have enough SCTs.
@@ -214,14 +222,17 @@ impl Examiner {
         let begin = time(certificate.not_before()).ok_or(ValidityError::NotBefore)?;
         let end = time(certificate.not_after()).ok_or(ValidityError::NotAfter)?;
         if now < begin {
-            return Err(ValidityError::NotYetValid);
+            return Err(ValidityError::NotYetValid { begin });
         }
         if now > end {
             return Err(ValidityError::Expired { end });
         }
         if now + self.margin > end {
-            let left = end - now;
-            return Err(ValidityError::Expiring { end, left });
+            return Err(ValidityError::Expiring {
+                end,
+                left: end - now,
+                margin: self.margin,
+            });
         }
         Ok(())
     }
@@ -231,7 +242,10 @@ impl Examiner {
         if self.fingerprints.contains(&found) {
             Ok(())
         } else {
-            Err(CertificateError::Fingerprint(found))
+            Err(CertificateError::Fingerprint {
+                expected: self.fingerprints.clone(),
+                found,
+            })
         }
     }
 
@@ -247,6 +261,16 @@ impl Examiner {
             Err(EmbeddedSctsError::TooFew { found, required })
         }
     }
+}
+
+fn days(time: Duration) -> f64 {
+    time.as_secs_f64() / 86_400.0
+}
+
+/// Lists fingerprints for a message.
+fn any_of(fingerprints: &[Fingerprint]) -> String {
+    let texts: Vec<String> = fingerprints.iter().map(Fingerprint::to_string).collect();
+    texts.join(" or ")
 }
 
 /// Returns a time at which the certificate is valid, as near to now as possible, because the

@@ -132,7 +132,10 @@ fn judge(
         let outcome = if request.expect.iter().any(|it| it.contain(status)) {
             Ok(())
         } else {
-            Err(format!("{status} instead of {}", list(&request.expect)))
+            Err(format!(
+                "expected status {}, found {status}",
+                list(&request.expect)
+            ))
         };
         if let (Err(how), None) = (&outcome, &wrong)
             && !iteration.excuses(STATUS)

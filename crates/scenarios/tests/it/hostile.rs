@@ -153,7 +153,7 @@ fn responses_that_are_not_what_they_announce() {
             "a redirect to itself",
             b"HTTP/1.1 302 Found\r\nlocation: /\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
             "status",
-            "302 instead of 2xx",
+            "expected status 2xx, found 302",
         ),
         (
             "two lengths",

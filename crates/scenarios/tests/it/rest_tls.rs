@@ -201,7 +201,7 @@ fn a_missing_token_is_a_status_that_was_not_expected() {
     let outcome = run(&scenario("rest", &times(3), options, ""), &api);
     assert_eq!(outcome.verdict, Verdict::Crossed);
     assert_eq!(errors(&outcome), ["status"]);
-    assert!(outcome.summary.errors[0].details[0].contains("401 instead of 200"));
+    assert!(outcome.summary.errors[0].details[0].contains("expected status 200, found 401"));
 }
 
 #[test]

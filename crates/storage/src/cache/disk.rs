@@ -8,6 +8,7 @@
 //! fetched again. An error here only means that a file is not cached.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,17 +45,22 @@ pub(super) struct Disk {
     lru: Mutex<Lru>,
     writers: Arc<Semaphore>,
     reading: BlockingPool,
+    /// Prefix of this process's unfinished files. Part of the prefix is random, so that
+    /// [`scan`](Self::scan) does not remove a file that this process is writing.
+    unfinished: String,
     next: AtomicU64,
     warned: AtomicBool,
 }
 
 impl Disk {
     pub(super) fn new(directory: &Path, bytes: u64) -> Self {
+        let start = RandomState::new().hash_one(std::process::id());
         Self {
             directory: directory.to_owned(),
             lru: Mutex::new(Lru::new(bytes)),
             writers: Arc::new(Semaphore::new(WRITERS)),
             reading: BlockingPool::new(READERS, READ_TIMEOUT),
+            unfinished: format!("{UNFINISHED}{start:016x}-"),
             next: AtomicU64::new(0),
             warned: AtomicBool::new(false),
         }
@@ -64,7 +70,8 @@ impl Disk {
         self.lru.lock().bytes()
     }
 
-    /// Registers the files of an earlier process, the newest last.
+    /// Registers the files of an earlier process, the newest last. This process may write files at
+    /// the same time.
     pub(super) fn scan(&self) {
         let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
         for folder in entries(&self.directory) {
@@ -73,9 +80,12 @@ impl Disk {
                 let Some((name, data)) = name.zip(fs::metadata(&file).ok()) else {
                     continue;
                 };
+                if name.starts_with(&self.unfinished) {
+                    continue;
+                }
                 if name.starts_with(UNFINISHED) || !data.is_file() {
-                    // The cache did not finish this file, or did not create it. The cache never
-                    // reads the file, so a failed removal only costs disk space.
+                    // An earlier process did not finish this file, or the cache did not create it.
+                    // The cache never reads the file, so a failed removal only costs disk space.
                     let _ = fs::remove_file(&file);
                     continue;
                 }
@@ -153,8 +163,7 @@ impl Disk {
         let file = self.file(path);
         let folder = file.parent().unwrap_or(&self.directory);
         fs::create_dir_all(folder)?;
-        let number = self.next.fetch_add(1, Relaxed);
-        let unfinished = folder.join(format!("{UNFINISHED}{number}"));
+        let unfinished = self.next_unfinished(folder);
         let write = || {
             let mut file = fs::File::create(&unfinished)?;
             file.write_all(&xxh3_128(bytes).to_be_bytes())?;
@@ -166,6 +175,12 @@ impl Disk {
             let _ = fs::remove_file(&unfinished);
         }
         written
+    }
+
+    /// Returns an unused path in the folder for a file that is being written.
+    fn next_unfinished(&self, folder: &Path) -> PathBuf {
+        let number = self.next.fetch_add(1, Relaxed);
+        folder.join(format!("{}{number}", self.unfinished))
     }
 
     /// Removes a file that is no longer needed; a missing file is no error.
@@ -191,4 +206,27 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_removes_unfinished_files_of_other_processes_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("00");
+        fs::create_dir(&folder).unwrap();
+        let [disk, earlier] = [(); 2].map(|()| Disk::new(directory.path(), 1 << 20));
+        let (own, other) = (
+            disk.next_unfinished(&folder),
+            earlier.next_unfinished(&folder),
+        );
+        fs::write(&own, "half").unwrap();
+        fs::write(&other, "half").unwrap();
+        disk.scan();
+        assert!(own.exists(), "this process is writing the file");
+        assert!(!other.exists());
+        assert_eq!(disk.bytes(), 0, "unfinished files are not registered");
+    }
 }

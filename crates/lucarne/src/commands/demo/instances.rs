@@ -145,7 +145,12 @@ async fn watch(
 async fn make(directory: &Path) -> Result<()> {
     let made = command(directory, "init", 1)?.output().await?;
     let said = String::from_utf8_lossy(&made.stderr);
-    anyhow::ensure!(made.status.success(), "{}", said.trim_end());
+    anyhow::ensure!(
+        made.status.success(),
+        "`lucarne init` failed ({}):\n{}",
+        made.status,
+        said.trim_end()
+    );
     Ok(())
 }
 
@@ -217,8 +222,9 @@ impl Settings {
 /// Returns 40 random hexadecimal digits, which are a valid bucket name.
 fn random() -> Result<String> {
     let mut random = [0; 20];
-    aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| {
+        anyhow::anyhow!("cannot create a credential: the system has no random numbers")
+    })?;
     Ok(hex::encode(random))
 }
 
@@ -233,13 +239,20 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
     for _ in 0..100 * count {
         if taken.len() < count {
             let mut random = [0; 2];
-            aws_lc_rs::rand::fill(&mut random)
-                .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
+            aws_lc_rs::rand::fill(&mut random).map_err(|_| {
+                anyhow::anyhow!("cannot choose a port: the system has no random numbers")
+            })?;
             let port = PORTS.start + u16::from_ne_bytes(random) % PORTS.len() as u16;
             taken.extend(std::net::TcpListener::bind(("127.0.0.1", port)));
         }
     }
-    anyhow::ensure!(taken.len() == count, "no free ports in {PORTS:?}");
+    anyhow::ensure!(
+        taken.len() == count,
+        "expected {count} free ports from {} to {}, found {}",
+        PORTS.start,
+        PORTS.end - 1,
+        taken.len()
+    );
     let address = |socket: &std::net::TcpListener| Ok(socket.local_addr()?.to_string());
     taken.iter().map(address).collect()
 }

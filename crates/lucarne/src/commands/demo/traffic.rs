@@ -259,7 +259,7 @@ fn names() -> Result<Vec<String>> {
     ];
     let mut random = [0u8; 4];
     aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| anyhow::anyhow!("the system provides no random numbers"))?;
+        .map_err(|_| anyhow::anyhow!("cannot choose names: the system has no random numbers"))?;
     let [first, second, high, low] = random;
     let number = u16::from_be_bytes([high, low]);
     let first = FIRST[usize::from(first) % FIRST.len()];

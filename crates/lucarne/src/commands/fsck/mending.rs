@@ -43,7 +43,8 @@ impl Mending {
         let mut sources = Vec::new();
         for from in &options.from {
             let opened = files_at(from).await;
-            let (files, data, place) = opened.with_context(|| format!("--from {from}"))?;
+            let (files, data, place) =
+                opened.with_context(|| format!("cannot use --from {from}"))?;
             let files: Arc<dyn Files> = match data {
                 // One damaged file in a directory proves nothing about other files.
                 Some(DataPlace::Directory(_)) => files,
@@ -164,7 +165,7 @@ async fn accepted(place: &Place, options: &options::Repair, report: &Report) -> 
     }
     for file in &options.roots {
         let named = || format!("--roots {}", file.display());
-        let pem = std::fs::read(file).with_context(named)?;
+        let pem = std::fs::read(file).with_context(|| format!("cannot read {}", named()))?;
         let (roots, skipped) = Roots::from_pem(&pem);
         for root in skipped {
             report.note(&format!("{}: {root}", named()));

@@ -24,19 +24,19 @@ impl Outside {
 
     /// Collects the places of the configuration and of the command line.
     pub(super) fn of(log: &LogSettings, options: &Rebuild) -> Result<Outside> {
-        let parse = |text: &String| {
-            Place::parse(text).map_err(|problem| anyhow::anyhow!("`{text}` {problem}"))
+        let parse = |flag: &str, text: &String| {
+            Place::parse(text).map_err(|problem| anyhow::anyhow!("{flag} `{text}` {problem}"))
         };
         let mut places = log.known_places();
         for known in &options.known {
-            let place = parse(known)?;
+            let place = parse("--known", known)?;
             if !places.0.contains(&place) {
                 places.0.push(place);
             }
         }
         let mut without = Vec::new();
         for place in &options.without {
-            let place = parse(place)?;
+            let place = parse("--without", place)?;
             ensure!(
                 places.0.contains(&place),
                 "--without {place}: not a place of --known or `known_checkpoints`"

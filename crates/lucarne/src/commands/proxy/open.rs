@@ -59,7 +59,10 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
     let disk = || -> Result<DiskStore> {
         let directory = config.store_directory.as_deref();
         let directory = directory.ok_or_else(|| {
-            anyhow!("this store needs a directory: --store-directory DIR (or storedirectory: DIR)")
+            anyhow!(
+                "the stores `disk` and `layered` need a directory: --store-directory DIR (or \
+                 storedirectory: DIR)"
+            )
         })?;
         let options = DiskOptions {
             store: options.clone(),
@@ -226,6 +229,10 @@ fn public_key(file: &Path) -> Result<Vec<u8>> {
     let blocks =
         pem::decode(&text).with_context(|| format!("invalid key in {}", file.display()))?;
     let key = blocks.into_iter().find(|(label, _)| label == "PUBLIC KEY");
-    key.map(|(_, der)| der)
-        .ok_or_else(|| anyhow!("there is no PUBLIC KEY in {}", file.display()))
+    key.map(|(_, der)| der).ok_or_else(|| {
+        anyhow!(
+            "expected a PEM block PUBLIC KEY in {}, found none",
+            file.display()
+        )
+    })
 }

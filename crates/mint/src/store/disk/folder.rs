@@ -140,14 +140,17 @@ impl Folder {
                 let Some(ends) = modified(&path) else {
                     continue;
                 };
-                let unfinished = file_name(&path).starts_with(UNFINISHED);
-                let limit = if unfinished { ends + LEFT_BEHIND } else { ends };
-                if limit > now {
+                if file_name(&path).starts_with(UNFINISHED) {
+                    // A younger file is not evicted: a process may be writing it.
+                    if ends + LEFT_BEHIND <= now {
+                        self.remove(&path, ends)?;
+                    }
+                } else if ends > now {
                     good.push((ends, path));
-                } else if !unfinished && let Some(ends) = copied(&path, now) {
+                } else if let Some(ends) = copied(&path, now) {
                     good.push((ends, path));
-                } else if self.remove(&path, ends)? {
-                    swept.expired += u64::from(!unfinished);
+                } else {
+                    swept.expired += u64::from(self.remove(&path, ends)?);
                 }
             }
             // Succeeds only if no file of this CA is left.

@@ -245,6 +245,28 @@ async fn files_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_being_written_is_not_evicted() {
+    let home = Home::new();
+    let options = DiskOptions {
+        max_files: 1,
+        ..home.options()
+    };
+    let store = Arc::new(DiskStore::open(&home.path, options).unwrap());
+    let minter = home.minter(store.clone());
+    minter.certificate(&host("a.example")).await.unwrap();
+    minter.certificate(&host("b.example")).await.unwrap();
+    let unfinished = home.files()[0].with_file_name("unfinished-1-0");
+    fs::write(&unfinished, "half").unwrap();
+    store.sweep();
+    assert!(unfinished.exists());
+    assert_eq!(store.stats().evicted, 1);
+    home.hands.advance(DAY);
+    store.sweep();
+    assert!(!unfinished.exists());
+    assert_eq!(store.stats().evicted, 1);
+}
+
+#[tokio::test]
 async fn a_disk_that_fails_is_said_and_does_without() {
     let home = Home::new();
     let store = home.store();

@@ -21,7 +21,10 @@ pub(super) struct ExtendedTree {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Inconsistency {
     /// The tree of this size was verified before.
-    #[error("the checkpoint of size {size} has the root {root}, the verified tree had {computed}")]
+    #[error(
+        "the checkpoint of size {size} has the root {root}: expected the root {computed} of the \
+         verified tree"
+    )]
     Earlier {
         size: u64,
         root: Hash,
@@ -29,7 +32,8 @@ pub(crate) enum Inconsistency {
     },
     /// The tiles extend the verified tree of size `start` to another root.
     #[error(
-        "the checkpoint of size {size} has the root {root}, its tiles lead from the verified tree of size {start} to {computed}"
+        "the checkpoint of size {size} has the root {root}: expected {computed}, which its tiles \
+         give from the verified tree of size {start}"
     )]
     Extension {
         size: u64,

@@ -46,11 +46,12 @@ fn the_message_begins_with_the_key() {
         (
             json!({ "url": url, "vars": { "a": "@/no/such/file" } }),
             "vars.a: the file `/no/such/file` cannot be read: No such file or directory (os error \
-             2); a text that begins with @ is written {{\"@\"}}…",
+             2); to begin a text with @, write {{\"@\"}}…",
         ),
         (
             json!({ "requests": [{ "url": url, "capture": { "id": "/id" } }] }),
-            "requests: `capture` lasts for one iteration, which is one request here: use `remember`",
+            "requests: `capture` keeps a value for one iteration, which is a single request here: \
+             use `remember`",
         ),
         (
             json!({ "url": url, "targets": "/no/such/file" }),
@@ -58,7 +59,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "targets": "/no/such/file" }),
-            "targets: /no/such/file: No such file or directory (os error 2)",
+            "targets: /no/such/file: cannot be read: No such file or directory (os error 2)",
         ),
     ] {
         assert_eq!(message(options), expected);
@@ -75,7 +76,7 @@ fn the_message_names_the_request_of_a_list() {
         ),
         (
             json!({ "steps": [{ "url": url, "name": "a,b" }] }),
-            "steps[0].name: `a,b` has commas or braces",
+            "steps[0].name: `a,b` must not contain commas or braces",
         ),
         (
             json!({ "steps": [{ "url": url }, { "url": url }] }),

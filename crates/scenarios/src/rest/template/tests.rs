@@ -129,7 +129,7 @@ fn mistakes_are_explained() {
         ("{{hex}}", "needs a number"),
         ("{{hex(many)}}", "`many`, expected a whole number"),
         ("{{hex(99999)}}", "above 1024"),
-        ("{{pick()}}", "nothing to pick"),
+        ("{{pick()}}", "expected the texts to choose from"),
         ("{{pick(a,,b)}}", "an empty argument"),
         ("{{random(from=1}}", "without a matching `)`"),
         ("{{name | upper}}", "after `|`; expected `raw`"),

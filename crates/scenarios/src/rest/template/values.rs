@@ -73,7 +73,7 @@ pub(in super::super) enum ArgumentError {
     TooLarge(u64),
     #[error("has a `to` below its `from`")]
     Backwards,
-    #[error("has nothing to pick from")]
+    #[error("has no arguments: expected the texts to choose from")]
     NoWords,
     #[error("has the unknown argument `{0}`")]
     Unknown(String),
