@@ -64,8 +64,8 @@ pub(super) fn read(file: &Path, hosted: &Hosted, draining: &[LogSettings]) -> Op
                 tracing::error!("{line}");
             }
             tracing::error!(
-                "SIGHUP: the configuration is invalid, and nothing was changed: correct it and \
-                 send SIGHUP again"
+                "SIGHUP: the configuration is invalid, and no setting was changed: correct the file \
+                 and send SIGHUP again"
             );
             None
         }
