@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::step::cargo;
 
 /// Number of classes of faults; [`AT_ONCE`] of them run at the same time.
-const CLASSES: u64 = 7;
+const CLASSES: u64 = 9;
 const AT_ONCE: u64 = 2;
 
 /// Runs every class for an equal time, so that all classes together take `minutes`, and prints the
