@@ -149,12 +149,9 @@ impl Config {
         let verification = reader.get(&keys::top::VERIFICATION);
         let handover = reader.path(&keys::top::HANDOVER);
         let (checkpoints, password) = place::lock(&mut reader)?;
-        let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
-        distinct::apart(&checkpoints, data, report);
         let password = password.map(|file| ("checkpointspassword".to_owned(), file));
         let files = password.into_iter().chain(otlp::private_files(&otlp));
-        published::refuse(&checkpoints, files, tls.as_ref(), &logs, report);
-        shared_directory::refuse(&checkpoints.value, &logs, report);
+        refuse_unsafe_places(&checkpoints, files, tls.as_ref(), &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
             Some((log.key_path("instances"), instances.line))
@@ -179,6 +176,21 @@ impl Config {
         let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
         files.map(|file| file.value.clone()).collect()
     }
+}
+
+/// Refuses places that endanger the lock, the directories or the secrets of the logs. `private` are
+/// further private files of the process, with their keys.
+fn refuse_unsafe_places(
+    checkpoints: &Located<LockPlace>,
+    private: impl IntoIterator<Item = (String, Located<PathBuf>)>,
+    tls: Option<&TlsFiles>,
+    logs: &[LogSettings],
+    report: &mut Report,
+) {
+    let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
+    distinct::apart(checkpoints, data, report);
+    published::refuse(checkpoints, private, tls, logs, report);
+    shared_directory::refuse(&checkpoints.value, logs, report);
 }
 
 /// Reads `defaults:`, which may have only keys that logs can share. Reports all other keys.

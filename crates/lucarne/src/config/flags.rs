@@ -277,7 +277,7 @@ impl Flags {
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
         let password = self.password_file();
         let password = password.map(|file| ("--checkpoints-password".to_owned(), file));
-        super::published::refuse(&checkpoints, password, tls.as_ref(), &logs, parse.0);
+        super::refuse_unsafe_places(&checkpoints, password, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints,

@@ -118,6 +118,19 @@ fn wrong_flags_are_all_said_at_once() {
     assert_has(&said, "--origin");
 }
 
+/// A restored backup of the data would roll back a lock among them.
+#[test]
+fn a_lock_within_the_data_is_refused() {
+    let directory = files();
+    let args = "serve --origin=example.com/test --private-key=key.pem --roots-pem-file=roots.pem \
+                --http-endpoint=127.0.0.1:0 --bucket=s3://logs/a/?endpoint=http://127.0.0.1:1 \
+                --checkpoints=s3://logs/a/lock?endpoint=http://127.0.0.1:1";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (code, said) = lucarne(directory.path(), &args);
+    assert_eq!(code, 1);
+    assert_has(&said, "is within the data of");
+}
+
 /// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a value, and whether
 /// Lucarne ignores the flag.
 const TESSERACT: [(&str, &str, bool); 46] = [
