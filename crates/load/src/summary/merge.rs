@@ -34,6 +34,8 @@ impl Summary {
     ///
     /// If there are no parts, or if a metric has different kinds in the parts.
     pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
+        let unmerged = parts.iter().map(Summary::unmerged_verdict);
+        let unmerged = unmerged.fold(Verdict::Passed, Verdict::worse);
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(MergeError::Nothing)?;
         for part in parts {
@@ -43,9 +45,21 @@ impl Summary {
             .errors
             .sort_by_key(|error| std::cmp::Reverse(error.count));
         whole.judge();
+        whole.verdict = whole.verdict.worse(unmerged);
         whole.tell_connectors();
         whole.tell_metrics();
         Ok(whole)
+    }
+
+    /// Returns the verdict on the part of a merged run, if the merged figures cannot show it: the
+    /// work after the load failed, or no iteration began because the target was unreachable.
+    fn unmerged_verdict(&self) -> Verdict {
+        let idle = || self.scenarios.iter().all(|scenario| scenario.started == 0);
+        match self.verdict {
+            Verdict::Crossed if self.held() != Verdict::Crossed => Verdict::Crossed,
+            Verdict::Unreachable if idle() => Verdict::Unreachable,
+            _ => Verdict::Passed,
+        }
     }
 
     fn add(&mut self, part: Summary) -> Result<(), MergeError> {

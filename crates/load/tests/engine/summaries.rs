@@ -283,3 +283,30 @@ fn thresholds_are_judged_anew_over_all() {
     let merged = Summary::merge(vec![one, two]).unwrap();
     assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
 }
+
+/// The merged figures show neither the failed work after the load of a part, nor a part that could
+/// not begin.
+#[test]
+fn a_failed_part_stays_failed() {
+    let part = || {
+        let planned = ScenarioConfig::new(
+            "s",
+            constant(50.0, millis(200)),
+            Waiting::scenario(|_| millis(1)),
+        );
+        let passes = [("http_reqs", "count>=1")];
+        run(vec![planned], &passes).start().wait().summary
+    };
+    let merged = Summary::merge(vec![part(), part()]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
+    let mut cut_off = part();
+    cut_off.verdict = Verdict::Crossed;
+    let merged = Summary::merge(vec![part(), cut_off]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    let mut idle = part();
+    idle.verdict = Verdict::Unreachable;
+    idle.series.clear();
+    idle.scenarios[0].started = 0;
+    let merged = Summary::merge(vec![idle, part()]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Unreachable);
+}
