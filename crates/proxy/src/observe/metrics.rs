@@ -36,7 +36,7 @@ lucarne_metrics::metrics! {
         pub(crate) scts: Family<SctLabels, Counter> =
             ("scts", "SCTs of certificates seen for the first time, by delivery and finding");
         pub(crate) dropped: Family<KindLabels, Counter> =
-            ("dropped", "Observations that were dropped or forgotten for lack of room");
+            ("dropped", "Observations that were dropped for lack of room");
         pub(crate) submissions: Family<OutcomeLabels, Counter> =
             ("submissions", "Chains sent to the log, by outcome");
         pub(crate) submissions_waiting: Gauge =
