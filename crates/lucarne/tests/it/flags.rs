@@ -123,7 +123,8 @@ fn wrong_flags_are_all_said_at_once() {
 fn a_lock_within_the_data_is_refused() {
     let directory = files();
     let args = "serve --origin=example.com/test --private-key=key.pem --roots-pem-file=roots.pem \
-                --http-endpoint=127.0.0.1:0 --bucket=s3://logs/a/?endpoint=http://127.0.0.1:1 \
+                --http-endpoint=127.0.0.1:0 --cache=cache \
+                --bucket=s3://logs/a/?endpoint=http://127.0.0.1:1 \
                 --checkpoints=s3://logs/a/lock?endpoint=http://127.0.0.1:1";
     let args: Vec<&str> = args.split_whitespace().collect();
     let (code, said) = lucarne(directory.path(), &args);

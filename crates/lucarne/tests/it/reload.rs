@@ -156,7 +156,7 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
         // The second log is missing, too.
         logs.reload(&mut server, &format!("{}    perriod: 5\n", logs.first));
         server
-            .wait_for_output("nothing was changed", EVENT_TIMEOUT)
+            .wait_for_output("no setting was changed", EVENT_TIMEOUT)
             .unwrap();
         assert_has(&server.output(), "no such key; did you mean `period`?");
         logs.has(&BOTH).await;
