@@ -306,7 +306,7 @@ fn a_store_that_lies_is_found_out() {
     assert_eq!(outcome.verdict, Verdict::Crossed);
     let fails = |name| always_fails(&outcome, name);
     assert!(fails("object is what was written").contains("differs from byte 50"));
-    assert!(fails("one creator wins").contains("4 of 4 creators"));
+    assert!(fails("one creator wins").contains("one of 4 creators to succeed, found 4"));
     let kinds: Vec<_> = outcome
         .summary
         .errors
