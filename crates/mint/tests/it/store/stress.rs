@@ -8,6 +8,7 @@ use lucarne_mint::store::{
     Minted, Minter, StoreOptions,
 };
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use super::support::{Spy, ca, host, until};
 
@@ -43,7 +44,9 @@ async fn stress(store: impl CertificateStore, hosts: u64) {
     };
     let minter = Arc::new(Minter::new(ca(), spy.clone(), shared).unwrap());
     let kept = Arc::new(Mutex::new(Vec::<Weak<Minted>>::new()));
-    let mut tasks = Vec::new();
+    // Until the first cancellation, no creation finishes. Thus at least one task is cancelled.
+    let mut held = Some(spy.made.hold());
+    let mut tasks = Vec::<JoinHandle<()>>::new();
     for number in 0..TASKS {
         let (minter, kept) = (minter.clone(), kept.clone());
         let task = tokio::spawn(async move {
@@ -64,8 +67,11 @@ async fn stress(store: impl CertificateStore, hosts: u64) {
         tasks.push(task);
         if number % 100 == 0 {
             tokio::task::yield_now().await;
+            held.take_if(|_| tasks.iter().any(JoinHandle::is_finished));
         }
     }
+    until(|| tasks.iter().any(JoinHandle::is_finished)).await;
+    drop(held);
     let mut cancelled = 0;
     for task in tasks {
         match task.await {
