@@ -21,6 +21,7 @@ use crate::index::backlog::Pace;
 use crate::index::dedup::{Dedup, LeafPosition, Unknown};
 use crate::index::log_index::is_silent;
 use crate::status::state::State;
+use crate::submit::duplicate_limit::DuplicateTurn;
 use crate::submit::forward_wire::Outcome;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
@@ -122,26 +123,27 @@ impl Submissions {
         let mut turn = None;
         let place = match place {
             At::Index(place) => {
-                if self.scts.find(&identity, place).is_none() {
-                    // Held until the SCT is ready: both steps read from storage and a signer.
-                    turn = Some(self.duplicates.turn().await?);
-                }
-                self.prove(&identity, &signed, place).await?;
+                let proven = self.prove_duplicate(&identity, &signed, place).await;
                 steps.end("prove");
+                turn = proven?;
                 place
             }
             At::Sent(lane, outcome) => {
                 let place = self.forwarded(lane, outcome).await;
                 steps.end("forward");
                 let place = place?;
-                self.prove(&identity, &signed, place).await?;
+                let proven = self.prove(&identity, &signed, place).await;
                 steps.end("prove");
+                proven?;
                 place
             }
             At::Round(ticket) => {
-                let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
-                let (index, timestamp_ms) = waited;
-                steps.end_round(&self.round_times, index);
+                let waited = ticket.wait().await;
+                match &waited {
+                    Ok((index, _)) => steps.end_round(&self.round_times, *index),
+                    Err(_) => steps.end("wait"),
+                }
+                let (index, timestamp_ms) = waited.map_err(|_| self.unavailable())?;
                 LeafPosition {
                     index,
                     timestamp_ms,
@@ -278,6 +280,22 @@ impl Submissions {
             }),
             _ => Err(self.unavailable()),
         }
+    }
+
+    /// Verifies the place of a duplicate. The caller holds the returned turn until the SCT is ready,
+    /// because both steps read from storage and a signer.
+    async fn prove_duplicate(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<Option<DuplicateTurn<'_>>, SubmitError> {
+        let turn = match self.scts.find(identity, place) {
+            Some(_) => None,
+            None => Some(self.duplicates.turn().await?),
+        };
+        self.prove(identity, signed, place).await?;
+        Ok(turn)
     }
 
     /// Verifies that the tree has the entry at this place, because the index or the leader may be

@@ -413,6 +413,28 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     stop(&log).await;
 }
 
+/// The steps of a submission whose round fails end with the wait for the round.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wait_for_a_failed_round_is_a_step() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    world.lock.fail(Some("unplugged"));
+    let chain = Pki::shared().certificate(&Pki::shared().p256, "failed.example");
+    let chain = Chain::from_ders(chain.unwrap().certificates()).unwrap();
+    let mut steps = StepTimes::since(std::time::Instant::now());
+    let submitted = log
+        .submissions
+        .submit_in_steps(EntryKind::X509, chain, &mut steps);
+    let error = submitted.await.unwrap_err();
+    assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
+    let names: Vec<_> = steps.into_steps().iter().map(|step| step.name).collect();
+    assert_eq!(names, ["validate", "wait"]);
+    world.lock.fail(None);
+    stop(&log).await;
+}
+
 /// A chain to an unknown root may lead to a root that has not been read yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
