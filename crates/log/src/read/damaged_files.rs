@@ -116,8 +116,8 @@ impl DamagedFiles {
         }
     }
 
-    /// Resets the list, so that [`untried`](Self::untried) returns every file again: a restored
-    /// file may help to restore other files.
+    /// Marks all files as not tried, so that [`untried`](Self::untried) returns every file again: a
+    /// restored file may help to restore other files.
     pub(crate) fn try_all_again(&self) {
         let mut files = self.files.lock();
         files.values_mut().for_each(|damage| damage.tried = false);
