@@ -142,8 +142,8 @@ impl Shared {
         self.metrics.neglected.inc();
     }
 
-    /// Records whether the index of this session has failed. The error that ended the session may
-    /// have another cause, and the next session may end before it opens the index.
+    /// Records a failure of this session's index. The error that ended the session may have another
+    /// cause, and the next session may end before it opens the index.
     pub(crate) fn note_index(&self, session: &Session) {
         if session.dedup.is_unsound() {
             self.index.set_failed(true);

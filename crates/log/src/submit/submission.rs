@@ -282,8 +282,8 @@ impl Submissions {
         }
     }
 
-    /// Verifies the place of a duplicate. The caller holds the returned turn until the SCT is ready,
-    /// because both steps read from storage and a signer.
+    /// Verifies the place of a duplicate. The caller holds the returned turn until the SCT is
+    /// ready, because both steps read from storage and a signer.
     async fn prove_duplicate(
         &self,
         identity: &Identity,
