@@ -40,6 +40,8 @@ fn without_user(url: &str, web: bool, shown: &mut String) {
         None => url,
         Some(at) => {
             match url[..at].split_once(':') {
+                // Some services expect a token as the user name, with an empty password.
+                Some((_, "")) if web => shown.push_str("***"),
                 Some((user, _)) => {
                     shown.push_str(user);
                     shown.push_str(":***");
@@ -82,6 +84,7 @@ mod tests {
             ("https://u:p@hush@a.example/x", "https://u:***@a.example/x"),
             ("postgres://u:hu/sh@db/ct", "postgres://u:***@db/ct"),
             ("https://hush@a.example/x", "https://***@a.example/x"),
+            ("https://hush:@a.example/x", "https://***@a.example/x"),
             ("mysql://lucarne@db/ct", "mysql://lucarne@db/ct"),
             (
                 "https://a.example/x?a=1&access_token=hush&sig=hush",
