@@ -89,7 +89,11 @@ where
     let body = collect(headers, body, limits, client).await;
     steps.end("read");
     let body = body?;
-    await_start(log, size(headers) + body.len(), limits, client).await?;
+    if log.is_starting() {
+        let started = await_start(log, size(headers) + body.len(), limits, client).await;
+        steps.end("open");
+        started?;
+    }
     let chain = decode(&body, limits);
     steps.end("decode");
     let chain = chain?;
@@ -143,12 +147,10 @@ async fn await_start(
     limits: &Limits,
     client: &Arc<Client>,
 ) -> Result<(), ErrorResponse> {
-    if log.is_starting() {
-        let mut held = Reservation::nothing(client);
-        held.grow(bytes)?;
-        // If the log is still not open after this wait, the log refuses the submission.
-        let _ = tokio::time::timeout(limits.start_timeout, log.started()).await;
-    }
+    let mut held = Reservation::nothing(client);
+    held.grow(bytes)?;
+    // If the log is still not open after this wait, the log refuses the submission.
+    let _ = tokio::time::timeout(limits.start_timeout, log.started()).await;
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! A site whose logs another process still runs, and one whose logs are handed to another process.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lucarne_http::{Limits, Listener, Serving, Site};
+use http::HeaderMap;
+use lucarne_http::{Limits, Listener, Serving, Site, Trace, TracedSubmission, Tracer};
 use lucarne_log::Turn;
 use lucarne_testkit::{EVENT_TIMEOUT, in_time, until};
 use prometheus_client::registry::Registry;
@@ -10,6 +12,23 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::support::{Client, Server, TestLog};
+
+/// Records the names of the steps of all submissions.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<&'static str>>>);
+
+impl Tracer for Recorder {
+    fn begin(&self, _: &HeaderMap) -> Option<Box<dyn Trace>> {
+        Some(Box::new(self.clone()))
+    }
+}
+
+impl Trace for Recorder {
+    fn end(self: Box<Self>, submission: TracedSubmission<'_>) {
+        let names = submission.steps.iter().map(|step| step.name);
+        self.0.lock().unwrap().extend(names);
+    }
+}
 
 #[tokio::test]
 async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
@@ -20,6 +39,8 @@ async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
         ..Limits::default()
     };
     let server = Server::start(vec![test.log.clone()], limits).await;
+    let recorder = Recorder::default();
+    server.site.trace(Arc::new(recorder.clone()));
     let body = test.chain("www.example").to_json();
     let mut waiting = server.connect().await;
     waiting.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
@@ -32,6 +53,9 @@ async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
     give.give();
     let answer = waiting.answer().await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
+    // The wait is a separate step of the trace.
+    let steps = recorder.0.lock().unwrap();
+    assert_eq!(steps[..3], ["read", "open", "decode"]);
 }
 
 #[tokio::test]
