@@ -111,8 +111,8 @@ impl Running {
                 late.join(", ")
             );
         }
-        close_lock(&*self.lock).await;
-        self.exporting.finish().await;
+        // Concurrently, because the process exits soon after `draintimeout` in any case.
+        tokio::join!(close_lock(&*self.lock), self.exporting.finish());
         tracing::info!("stopped; every accepted submission has its response");
         Ok(Ended::Stopped)
     }

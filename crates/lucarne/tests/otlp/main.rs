@@ -87,7 +87,7 @@ fn a_submission_is_one_trace_below_the_span_of_the_client() {
         })
         .await;
     });
-    server.stop(EVENT_TIMEOUT).unwrap();
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let request = &collector.received("/v1/traces")[0];
     assert!(
         request.head.contains("x-token: secret\r\n"),
@@ -138,7 +138,7 @@ fn metrics_arrive_at_their_interval() {
         })
         .await;
     });
-    server.stop(EVENT_TIMEOUT).unwrap();
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let last = collector.received("/v1/metrics").pop().unwrap();
     let metrics = Decoded::of(&last.body).messages(1)[0].messages(2)[0].messages(2);
     let metric = |name: &str| {
@@ -190,7 +190,7 @@ fn an_unavailable_collector_delays_nothing() {
                 .await;
             }
         });
-        server.stop(EVENT_TIMEOUT).unwrap();
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
         if address == absent {
             let printed = server.output();
             let failed = printed.matches("/v1/traces failed").count();
