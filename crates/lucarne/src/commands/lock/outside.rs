@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use lucarne_log::{KnownCheckpoint, KnownCheckpoints, LogConfig};
+use lucarne_settings::without_secrets;
 
 use super::options::Rebuild;
 use crate::config::{LogSettings, rfc3339};
@@ -25,7 +26,8 @@ impl Outside {
     /// Collects the places of the configuration and of the command line.
     pub(super) fn of(log: &LogSettings, options: &Rebuild) -> Result<Outside> {
         let parse = |flag: &str, text: &String| {
-            Place::parse(text).map_err(|problem| anyhow::anyhow!("{flag} `{text}` {problem}"))
+            Place::parse(text)
+                .map_err(|problem| anyhow::anyhow!("{flag} `{}` {problem}", without_secrets(text)))
         };
         let mut places = log.known_places();
         for known in &options.known {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use lucarne_settings::{Located, Report};
+use lucarne_settings::{Located, Report, without_secrets};
 
 /// Parser of flags, which reports problems by flag.
 pub(super) struct Parse<'r>(pub(super) &'r mut Report);
@@ -39,11 +39,30 @@ impl Parse<'_> {
         text: &str,
         parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
-        let value = parser(text).map_err(|why| format!("`{text}` {why}"));
+        let value = parser(text).map_err(|why| format!("`{}` {why}", without_secrets(text)));
         self.or_problem(flag, value)
     }
 }
 
 pub(super) fn unplaced<T>(value: T) -> Located<T> {
     Located { value, line: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_in_an_invalid_flag_is_not_shown() {
+        let mut report = Report::on(None);
+        let mut parse = Parse(&mut report);
+        let refuse = |_: &str| Err::<(), _>("has a user name");
+        let value = parse.value("origin", "https://u:hush@ct.example/a", refuse);
+        assert_eq!(value, None);
+        let said = report.problem_lines().join("\n");
+        assert!(
+            said.contains("--origin: `https://u:***@ct.example/a` has a user name"),
+            "{said}"
+        );
+    }
 }
