@@ -11,3 +11,15 @@ pub struct Note {
     /// Lines of text below the headline.
     pub lines: Vec<String>,
 }
+
+impl Note {
+    /// Headline of the note about a run that could not begin.
+    pub(crate) const NOT_BEGUN: &str = "The run did not begin";
+    /// Headline of the note about work that was cut off or panicked.
+    pub(crate) const NOT_FINISHED: &str = "Not finished";
+
+    /// Returns whether the note states that the run did not begin, or was cut off.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        [Note::NOT_BEGUN, Note::NOT_FINISHED].contains(&self.title.as_str())
+    }
+}

@@ -73,7 +73,7 @@ impl Execution {
 /// Returns a note about unfinished work.
 pub(super) fn cut_short(why: &str) -> Note {
     Note {
-        title: "Not finished".into(),
+        title: Note::NOT_FINISHED.into(),
         lines: vec![why.into()],
     }
 }

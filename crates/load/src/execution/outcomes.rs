@@ -72,7 +72,7 @@ impl Execution {
     /// Returns the outcome of a run that did not begin.
     pub(super) fn refused(&self, verdict: Verdict, error: String) -> Outcome {
         let note = Note {
-            title: "The run did not begin".into(),
+            title: Note::NOT_BEGUN.into(),
             lines: vec![error.clone()],
         };
         let scenarios = self

@@ -2,6 +2,7 @@
 
 use super::{Check, ErrorKind, Protocol, ScenarioSummary, Series, Status, Summary};
 use crate::exchange::DETAILS;
+use crate::note::Note;
 use crate::threshold::{Threshold, ThresholdResult};
 use crate::verdict::Verdict;
 
@@ -34,8 +35,8 @@ impl Summary {
     ///
     /// If there are no parts, or if a metric has different kinds in the parts.
     pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
-        let unmerged = parts.iter().map(Summary::unmerged_verdict);
-        let unmerged = unmerged.fold(Verdict::Passed, Verdict::worse);
+        let lasting = parts.iter().map(Summary::lasting_verdict);
+        let lasting = lasting.fold(Verdict::Passed, Verdict::worse);
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(MergeError::Nothing)?;
         for part in parts {
@@ -45,19 +46,23 @@ impl Summary {
             .errors
             .sort_by_key(|error| std::cmp::Reverse(error.count));
         whole.judge();
-        whole.verdict = whole.verdict.worse(unmerged);
+        whole.verdict = whole.verdict.worse(lasting);
         whole.tell_connectors();
         whole.tell_metrics();
         Ok(whole)
     }
 
-    /// Returns the verdict on the part of a merged run, if the merged figures cannot show it: the
-    /// work after the load failed, or no iteration began because the target was unreachable.
-    fn unmerged_verdict(&self) -> Verdict {
+    /// Returns the verdict on a part of a merged run, if the merged figures cannot show the reason:
+    /// the part was interrupted, could not begin, its work after the load failed, or it was worse
+    /// than a baseline.
+    fn lasting_verdict(&self) -> Verdict {
         let idle = || self.scenarios.iter().all(|scenario| scenario.started == 0);
+        let incomplete = || self.notes.iter().any(Note::is_incomplete);
         match self.verdict {
-            Verdict::Crossed if self.held() != Verdict::Crossed => Verdict::Crossed,
+            Verdict::Interrupted | Verdict::Configuration | Verdict::OutputFailed => self.verdict,
             Verdict::Unreachable if idle() => Verdict::Unreachable,
+            Verdict::Crossed | Verdict::Unreachable if incomplete() => Verdict::Crossed,
+            Verdict::Crossed if self.held() != Verdict::Crossed => Verdict::Crossed,
             _ => Verdict::Passed,
         }
     }
@@ -69,7 +74,11 @@ impl Summary {
             .map(|scenario| self.add_scenario(scenario))
             .collect();
         self.timeline.beside(&part.timeline, &rows);
-        self.started = self.started.min(part.started);
+        self.started = match (self.started, part.started) {
+            // A part that could not begin has no start.
+            (0, begun) | (begun, 0) => begun,
+            (mine, theirs) => mine.min(theirs),
+        };
         self.duration = self.duration.max(part.duration);
         self.attack = self.attack.max(part.attack);
         self.wait = self.wait.max(part.wait);
@@ -197,7 +206,8 @@ impl Summary {
         }
     }
 
-    /// Evaluates the thresholds and the verdict over the merged data.
+    /// Evaluates the thresholds and the verdict over the merged data. [`merge`](Self::merge) adds
+    /// the lasting verdicts of the parts.
     fn judge(&mut self) {
         let results = std::mem::take(&mut self.thresholds);
         let judged = results.into_iter().map(|result| {
@@ -215,9 +225,8 @@ impl Summary {
         let held = self.held();
         let answered = self.statuses.iter().any(|status| status.code != 0);
         self.verdict = match self.verdict {
-            Verdict::Unreachable if answered => held,
-            Verdict::Crossed | Verdict::Passed | Verdict::Unjudged => held,
-            other => other,
+            Verdict::Unreachable if !answered => Verdict::Unreachable,
+            _ => held,
         };
     }
 }

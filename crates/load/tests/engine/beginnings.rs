@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::{PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser};
+use lucarne_load::{
+    PrepareError, Recorder, Scenario, ScenarioConfig, Summary, Verdict, VirtualUser,
+};
 
 use crate::waiting::{Waiting, constant, millis, one, run};
 
@@ -72,6 +74,28 @@ fn what_is_wrong_with_the_target_before_the_run_is_a_failed_check() {
     assert_eq!(summary.errors[0].kind, "checkpoint_signature");
     assert!(!summary.thresholds[0].passed);
     assert_eq!(summary.thresholds[0].observed, Some(0.0));
+}
+
+/// The threshold is crossed in the part without samples, and passes in the merged run.
+#[test]
+fn a_part_with_a_failed_check_before_the_run_stays_failed() {
+    let part = |scenario| {
+        let planned = ScenarioConfig::new("s", constant(50.0, millis(200)), scenario);
+        let least = [("http_reqs", "count>=1")];
+        run(vec![planned], &least).start().wait().summary
+    };
+    let faulty = part(Arc::new(Refusing(PrepareError::Faulty {
+        check: "checkpoint_signature",
+        detail: "it does not verify".into(),
+    })));
+    let begun = part(Waiting::scenario(|_| millis(1)));
+    for parts in [[&faulty, &begun], [&begun, &faulty]] {
+        let merged = Summary::merge(parts.map(Summary::clone).into()).unwrap();
+        let thresholds = &merged.thresholds;
+        assert!(thresholds.iter().all(|it| it.passed), "{thresholds:?}");
+        assert_eq!(merged.verdict, Verdict::Crossed);
+        assert_eq!(merged.started, begun.started);
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    Iteration, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Stop, Verdict, VirtualUser,
+    Iteration, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Stop, Summary, Verdict,
+    VirtualUser,
 };
 
 use crate::waiting::{constant, millis, run};
@@ -107,9 +108,23 @@ impl Scenario for Panicking {
     }
 }
 
+fn panicking(threshold: &str) -> Summary {
+    let planned = ScenarioConfig::new("s", constant(50.0, millis(100)), Arc::new(Panicking));
+    let outcome = run(vec![planned], &[("iterations", threshold)]);
+    outcome.start().wait().summary
+}
+
 #[test]
 fn an_audit_that_panics_has_failed() {
-    let planned = ScenarioConfig::new("s", constant(50.0, millis(100)), Arc::new(Panicking));
-    let outcome = run(vec![planned], &[("iterations", "count==5")]);
-    assert_eq!(outcome.start().wait().verdict, Verdict::Crossed);
+    assert_eq!(panicking("count==5").verdict, Verdict::Crossed);
+}
+
+/// The threshold is crossed in each part, and passes in the merged run.
+#[test]
+fn a_part_whose_audit_panics_stays_failed() {
+    let part = || panicking("count>=6");
+    let merged = Summary::merge(vec![part(), part()]).unwrap();
+    let thresholds = &merged.thresholds;
+    assert!(thresholds.iter().all(|it| it.passed), "{thresholds:?}");
+    assert_eq!(merged.verdict, Verdict::Crossed);
 }

@@ -309,4 +309,12 @@ fn a_failed_part_stays_failed() {
     idle.scenarios[0].started = 0;
     let merged = Summary::merge(vec![idle, part()]).unwrap();
     assert_eq!(merged.verdict, Verdict::Unreachable);
+    // A part without a response counts in the merged figures only, and hides no interruption.
+    let (mut interrupted, mut silent) = (part(), part());
+    interrupted.verdict = Verdict::Interrupted;
+    silent.verdict = Verdict::Unreachable;
+    let merged = Summary::merge(vec![part(), silent.clone()]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed);
+    let merged = Summary::merge(vec![part(), interrupted, silent]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Interrupted);
 }
