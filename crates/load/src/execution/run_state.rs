@@ -38,7 +38,13 @@ impl RunState {
     }
 
     pub(crate) fn stop(&self, stop: StopMode, reason: StopReason) {
-        self.reason.lock().get_or_insert(reason);
+        {
+            let mut known = self.reason.lock();
+            // A user who stops a run after its goal cuts off running iterations or the audit.
+            if known.is_none_or(|known| known == StopReason::Goal) {
+                *known = Some(reason);
+            }
+        }
         self.stop.send_modify(|known| *known = (*known).max(stop));
         self.scenarios.iter().for_each(|state| state.stop(stop));
     }

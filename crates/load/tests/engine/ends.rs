@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    Iteration, Metric, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser,
+    Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser,
 };
 
 use crate::waiting::{Waiting, constant, count, millis, run};
@@ -208,6 +208,42 @@ fn a_goal_ends_the_run_and_is_no_interruption() {
         outcome.summary.thresholds
     );
     assert!(outcome.summary.scenarios[0].achieved > 0.9);
+}
+
+/// Reaches its goal at once. The audit reports its start, and never ends.
+struct AuditedForever(tokio::sync::Semaphore);
+
+#[async_trait]
+impl Scenario for AuditedForever {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
+        Box::new(Enough(u64::MAX, Arc::default()))
+    }
+
+    async fn reached(&self) {}
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    async fn finish(&self, _: Recorder) -> Vec<Note> {
+        self.0.add_permits(1);
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_stop_after_the_goal_is_an_interruption() {
+    let audited = Arc::new(AuditedForever(tokio::sync::Semaphore::new(0)));
+    let executor = constant(50.0, Duration::from_secs(600));
+    let planned = ScenarioConfig::new("s", executor, audited.clone());
+    let running = run(vec![planned], &[]).start();
+    audited.0.acquire().await.unwrap().forget();
+    running.stop();
+    assert_eq!(running.wait().verdict, Verdict::Interrupted);
 }
 
 #[test]
