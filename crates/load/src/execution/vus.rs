@@ -21,7 +21,7 @@ pub(crate) struct VusExecutor {
     recorder: Recorder,
     worker: u64,
     workers: u64,
-    /// Number of wanted users on all workers. A user whose place is lower continues.
+    /// Number of wanted users of this worker. A user whose place is lower continues.
     wanted: AtomicU64,
     /// The places that a user has taken.
     places: Mutex<Vec<bool>>,

@@ -29,9 +29,11 @@ pub enum ClientError {
     /// The response has an unexpected status.
     #[error("the server responded with status {0}")]
     Status(StatusCode),
-    /// The server redirects too often, or from TLS to plain HTTP.
+    /// The server redirects too often, from TLS to plain HTTP, or to a text that is not the URL of
+    /// an HTTP server.
     #[error(
-        "the server responded with status {0}: the redirect to {1} is one too many, or leaves TLS"
+        "the server responded with status {0}: the redirect to {1} is one too many, leaves TLS, or \
+         is not to an HTTP URL"
     )]
     Redirect(StatusCode, String),
     /// The response took too long.
