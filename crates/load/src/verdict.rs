@@ -13,11 +13,12 @@ pub enum Verdict {
     Passed,
     /// The run finished, and there were no thresholds besides built-in thresholds.
     Unjudged,
-    /// A threshold was crossed, or had no samples.
+    /// A threshold was crossed or had no samples, a check failed before the run, or the work after
+    /// the load failed.
     Crossed,
-    /// The configuration of the run is invalid, or the load generator itself failed.
+    /// The configuration of the run is invalid, or the load generator failed outside its workers.
     Configuration,
-    /// The run was stopped before its end.
+    /// The run was stopped before its end, or a worker of the load generator failed.
     Interrupted,
     /// The target was unreachable before the run, or no request received a response.
     Unreachable,

@@ -40,7 +40,7 @@ impl RunState {
     pub(crate) fn stop(&self, stop: StopMode, reason: StopReason) {
         {
             let mut known = self.reason.lock();
-            // A user who stops a run after its goal cuts off running iterations or the audit.
+            // A stop by the user after the goal cuts off running iterations or the audit.
             if known.is_none_or(|known| known == StopReason::Goal) {
                 *known = Some(reason);
             }

@@ -98,7 +98,7 @@ fn whole_enrolments_with_nonces_refused() {
         ..options(&pebble, Flow::Enrol)
     };
     let mut outcome = run(options.clone(), 6, 12);
-    // On a busy machine, this may take longer than the pause: try again.
+    // On a busy machine, Pebble may need longer than the pause: try again.
     for _ in 0..2 {
         if pebble_lacks_an_order(&outcome) {
             outcome = run(options.clone(), 6, 12);
