@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use rustls::SignatureScheme;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::internal::msgs::codec::Codec;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::{Trust, Verifier, explain, weak_rsa};
 
@@ -80,6 +81,27 @@ fn any_certificate_means_any() {
         let any = Verifier::accepting_any();
         let accepted = any.verify_server_cert(leaf, &[], &name, &[], UnixTime::now());
         assert!(accepted.is_ok());
+    }
+}
+
+/// The certificate of a server is public, so its copy must not be accepted with a false signature,
+/// whatever the scheme of the signature.
+#[test]
+fn a_false_signature_of_any_scheme_proves_nothing() {
+    let any = Verifier::accepting_any();
+    for leaf in ["ca-true", "rsa-1024", "v1"] {
+        for scheme in any.supported_verify_schemes() {
+            let signed = [&u16::from(scheme).to_be_bytes()[..], &[0, 4], b"fake"].concat();
+            let signed = DigitallySignedStruct::read_bytes(&signed).unwrap();
+            let leaf_der = certificate(leaf);
+            let tls12 = any.verify_tls12_signature(b"a handshake", &leaf_der, &signed);
+            let tls13 = any.verify_tls13_signature(b"a handshake", &leaf_der, &signed);
+            for verified in [tls12, tls13] {
+                let why = verified.map(drop).map_err(|error| explain(&error));
+                let expected = "the server did not prove that it has the key of its certificate";
+                assert_eq!(why.unwrap_err(), expected, "{leaf}, {scheme:?}");
+            }
+        }
     }
 }
 

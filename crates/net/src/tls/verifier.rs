@@ -73,8 +73,7 @@ impl Verifier {
     fn check_key(&self, trust: &Trust, certificate: &CertificateDer<'_>) -> Result<(), KeyError> {
         let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
         let algorithm = public_key::algorithm(spki).map_err(|_| KeyError::Unknown)?;
-        let mut all = self.algorithms.all.iter();
-        if !all.any(|known| known.public_key_alg_id().as_ref() == algorithm) {
+        if !self.supports(algorithm) {
             return Err(KeyError::Unknown);
         }
         if algorithm != alg_id::RSA_ENCRYPTION.as_ref() || trust.names(certificate) {
@@ -85,6 +84,12 @@ impl Verifier {
             Ok(bits) => Err(KeyError::Weak(bits)),
             Err(_) => Err(KeyError::Unknown),
         }
+    }
+
+    /// Returns whether signatures of a key with this algorithm can be verified.
+    fn supports(&self, algorithm: &[u8]) -> bool {
+        let mut all = self.algorithms.all.iter();
+        all.any(|known| known.public_key_alg_id().as_ref() == algorithm)
     }
 
     fn verify_signature(
@@ -124,6 +129,7 @@ impl Verifier {
             return Err(KeyError::NotProven);
         }
         let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
+        let supported = public_key::algorithm(spki).is_ok_and(|kind| self.supports(kind));
         let spki = SubjectPublicKeyInfoDer::from(spki);
         let key = RawPublicKeyEntity::try_from(&spki).map_err(|_| KeyError::Unknown)?;
         let mut mapping = self.algorithms.mapping.iter();
@@ -135,7 +141,13 @@ impl Verifier {
             Tls::V1_3 => &strong[..strong.len().min(1)],
             Tls::V1_2 => strong,
         };
-        let mut outcome = Err(KeyError::Unknown);
+        // The server chooses the scheme. With a scheme for other keys, a supported key proves
+        // nothing: otherwise, a server with the certificate of another server would be accepted.
+        let mut outcome = Err(if supported {
+            KeyError::NotProven
+        } else {
+            KeyError::Unknown
+        });
         for algorithm in strong.iter().copied().chain(weak_rsa::algorithm(scheme)) {
             match key.verify_signature(algorithm, message, signed.signature()) {
                 Ok(()) => return Ok(()),
