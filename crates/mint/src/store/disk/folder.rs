@@ -142,7 +142,7 @@ impl Folder {
                 };
                 if file_name(&path).starts_with(UNFINISHED) {
                     // A younger file is not evicted: a process may be writing it.
-                    if ends + LEFT_BEHIND <= now {
+                    if written(&path).is_some_and(|written| written + LEFT_BEHIND <= now) {
                         self.remove(&path, ends)?;
                     }
                 } else if ends > now {
@@ -241,6 +241,13 @@ fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
 
 fn modified(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).ok()?.modified().ok()
+}
+
+/// Returns the time of the last write to an unfinished file. Its modification time may already be
+/// the end of the certificate's validity.
+fn written(path: &Path) -> Option<SystemTime> {
+    let seconds = u64::try_from(fs::symlink_metadata(path).ok()?.ctime()).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 fn file_name(path: &Path) -> &str {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use lucarne_mint::store::{
     CertificateStore, DiskOptions, DiskStore, MintOptions, Minter, StoreOptions,
@@ -257,6 +258,9 @@ async fn a_file_that_is_being_written_is_not_evicted() {
     minter.certificate(&host("b.example")).await.unwrap();
     let unfinished = home.files()[0].with_file_name("unfinished-1-0");
     fs::write(&unfinished, "half").unwrap();
+    // Before the rename, the file already has the end of validity as its modification time.
+    let file = fs::File::options().write(true).open(&unfinished).unwrap();
+    file.set_modified(SystemTime::now() + 30 * DAY).unwrap();
     store.sweep();
     assert!(unfinished.exists());
     assert_eq!(store.stats().evicted, 1);
