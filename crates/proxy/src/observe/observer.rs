@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use lucarne_ct::{LogList, PublicKey};
 use lucarne_mint::now_ms;
 use lucarne_net::Client;
+use lucarne_settings::without_secrets;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls_pki_types::CertificateDer;
@@ -229,7 +230,7 @@ fn shared(options: &ObserveOptions, targets: &[Target], listed: Listed) -> Share
         roots: options.roots.clone(),
         submit_to: targets
             .iter()
-            .map(|target| target.log.to_string())
+            .map(|target| without_secrets(target.log.as_str()))
             .collect(),
         submit_keys: targets
             .iter()

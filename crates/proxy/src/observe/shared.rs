@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) relisted: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) roots: Arc<Roots>,
-    /// URLs of the logs for submissions.
+    /// URLs of the logs for submissions, without secrets.
     pub(crate) submit_to: Vec<String>,
     /// Configured public keys of the logs for submissions.
     pub(crate) submit_keys: Vec<Arc<PublicKey>>,

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use lucarne_ct::{LogList, LogListError};
 use lucarne_net::{Client, ClientError};
+use lucarne_settings::without_secrets;
 
 use super::options::LogListSource;
 
@@ -15,13 +16,7 @@ impl fmt::Display for LogListSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogListSource::File(path) => path.display().fmt(f),
-            LogListSource::Url(url) if url.password().is_some() => {
-                let mut shown = url.clone();
-                // Setting the password cannot fail, because a URL with a password has a host.
-                let _ = shown.set_password(Some("***"));
-                shown.fmt(f)
-            }
-            LogListSource::Url(url) => url.fmt(f),
+            LogListSource::Url(url) => f.write_str(&without_secrets(url.as_str())),
         }
     }
 }

@@ -240,6 +240,22 @@ async fn more_than_can_be_looked_at() {
     assert_eq!(lost, format!("{dropped} handshakes not checked"));
 }
 
+#[tokio::test]
+async fn secrets_of_urls_are_not_shown() {
+    let log_list = LogListSource::Url("https://hush@list.example/?token=hush".parse().unwrap());
+    assert_eq!(log_list.to_string(), "https://***@list.example/?token=***");
+    let options = ObserveOptions {
+        submit_to: vec![SubmitTo {
+            log: "http://me:hush@127.0.0.1:9/".parse().unwrap(),
+            key: None,
+        }],
+        ..ObserveOptions::new(tls())
+    };
+    let observer = Observer::start(options).await.unwrap();
+    let summary = get_json(&observer, "observed.json", "")["summary"].clone();
+    assert_eq!(summary["submitTo"], json!(["http://me:***@127.0.0.1:9/"]));
+}
+
 /// The thread and the tasks end with the observer.
 #[tokio::test]
 async fn dropped_and_gone() {
