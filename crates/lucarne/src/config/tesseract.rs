@@ -51,8 +51,8 @@ const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is the m
                       between them";
 const WITNESS: &str = "Lucarne does not use witnesses: checkpoints only have the signature of the \
                        log";
-const LIMIT: &str =
-    "no kind of submission has a separate rate: the pool is bounded, and fair between CAs";
+const TRACES: &str = "traces are exported only with `otlp:` in a configuration file, by a build with \
+                      the feature `otlp`";
 
 /// All ignored flags.
 const FOREIGN: &[Foreign] = &[
@@ -103,13 +103,18 @@ const FOREIGN: &[Foreign] = &[
         "mask_internal_errors",
         "responses never contain internal errors: their reasons are in the log lines",
     ),
-    valued(
-        "otel_project_id",
-        "Lucarne has metrics and log lines, but no traces",
-    ),
+    valued("otel_project_id", TRACES),
     valued("pushback_max_antispam_lag", ANTISPAM),
-    valued("rate_limit_dedup", LIMIT),
-    valued("rate_limit_old_not_before", LIMIT),
+    valued(
+        "rate_limit_dedup",
+        "duplicates have no rate limit: they get the SCT of the logged entry without a place in \
+         the pool",
+    ),
+    valued(
+        "rate_limit_old_not_before",
+        "old certificates have a separate lane; only a configuration file can limit its rate \
+         (`backlog:`)",
+    ),
     switch(
         "s3_use_path_style",
         "for a custom endpoint the bucket is in the path, unless its URL has style=virtual",
@@ -121,10 +126,7 @@ const FOREIGN: &[Foreign] = &[
     valued("spanner_antispam_db_path", ANTISPAM),
     valued("spanner_connections", CONNECTIONS),
     valued("spanner_db_path", SPANNER),
-    valued(
-        "trace_fraction",
-        "Lucarne has metrics and log lines, but no traces",
-    ),
+    valued("trace_fraction", TRACES),
     valued("witness_policy_file", WITNESS),
     valued("witness_timeout", WITNESS),
 ];

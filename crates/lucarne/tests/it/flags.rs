@@ -227,6 +227,26 @@ fn every_flag_of_tesseract_is_taken() {
     are_taken(&TESSERACT, "--");
 }
 
+/// The line of an ignored flag names the equivalent key of a configuration file.
+#[test]
+fn ignored_flags_name_their_keys() {
+    let line = "serve -origin=example.com/test -storage_dir data -roots_pem_file=roots.pem \
+                -http_endpoint=127.0.0.1:0 -private_key none.pem -trace_fraction=0.5 \
+                -rate_limit_old_not_before=28h:500 -rate_limit_dedup=10";
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let (_, said) = lucarne(files().path(), &args);
+    for ignored in [
+        "--trace-fraction: is a flag of TesseraCT, and ignored: traces are exported only with \
+         `otlp:` in a configuration file, by a build with the feature `otlp`",
+        "--rate-limit-old-not-before: is a flag of TesseraCT, and ignored: old certificates have a \
+         separate lane; only a configuration file can limit its rate (`backlog:`)",
+        "--rate-limit-dedup: is a flag of TesseraCT, and ignored: duplicates have no rate limit: \
+         they get the SCT of the logged entry without a place in the pool",
+    ] {
+        assert_has(&said, ignored);
+    }
+}
+
 #[test]
 fn every_flag_of_tesseract_on_aws_and_gcp_is_taken() {
     let of_posix = ["storage_dir", "private_key", "additional_signer"];

@@ -60,6 +60,22 @@ fn every_plan_that_ships_can_be_run() {
     }
 }
 
+/// The second part of the plan reaches each of its hosts.
+#[test]
+fn the_plan_for_proxies_reaches_a_thousand_hosts() {
+    let plan = root().join("plans/proxy.yaml");
+    assert_has(&read("plans/proxy.yaml"), "hosts: 1000\n");
+    let environment = [("PROXY_URL", "http://127.0.0.1:8080"), ("PROXY_CA", "ca")];
+    let (code, said) = check(&plan, &environment);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "scenario one-host: proxy, 50/s for 5s\n");
+    assert_has(&said, "scenario thousand-hosts: proxy, 50/s for 20s\n");
+    // A duration for both parts.
+    let environment = [&environment[..], &[("PROXY_DURATION", "2s")]].concat();
+    let (_, said) = check(&plan, &environment);
+    assert_eq!(said.matches("50/s for 2s\n").count(), 2, "{said}");
+}
+
 #[test]
 fn no_log_is_loaded_by_accident() {
     let (code, said) = check(&root().join("plans/quick.yaml"), &[("CT_LOG_URL", "")]);
