@@ -54,7 +54,8 @@ pub enum Bucket {
 /// profile of `~/.aws/credentials`, a container's role, the instance's role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct S3 {
-    /// The region; `None` uses `AWS_REGION`, or `us-east-1` if that is unset.
+    /// The region; `None` uses the first of these that is set: the region of the profile with the
+    /// used keys, `AWS_REGION`, `AWS_DEFAULT_REGION`, `us-east-1`.
     pub region: Option<String>,
     /// The name of the bucket.
     pub bucket: String,

@@ -30,8 +30,10 @@ pub(crate) static S3BUCKET: Key<Shape> = Key::new(
 pub(crate) static S3REGION: Key<Shape> = Key::new(
     "s3region",
     Shape::Text,
-    "`AWS_REGION`, the profile's, `us-east-1`",
-    "Region of the bucket.",
+    "the profile's, `AWS_REGION`, `AWS_DEFAULT_REGION`, `us-east-1`",
+    "Region of the bucket. The default is the first of these regions that is set. The region of a \
+     profile counts only if the log uses the keys of this profile: see \
+     [storage.md](storage.md#in-a-bucket).",
 )
 .beside(SUNLIGHT);
 
