@@ -37,6 +37,7 @@ pub(crate) mod values;
 mod without_otlp;
 mod written;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
@@ -68,6 +69,20 @@ use without_otlp as otlp;
 #[cfg(not(feature = "otlp"))]
 pub use without_otlp::OtlpSettings;
 pub use written::Written;
+
+/// Remedy for a missing configuration.
+const NO_FILE: &str = "name the file with `-c FILE` (default: `lucarne.yaml` in the working directory), or write it \
+     as in docs/getting-started.md and run `lucarne init`; `lucarne demo` creates and runs an \
+     example";
+
+/// Returns the problem of a configuration file that cannot be read. The remedy follows if the file
+/// does not exist.
+pub(crate) fn unreadable(error: &io::Error, remedy: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("cannot be read: {error}: {remedy}"),
+        _ => format!("cannot be read: {error}"),
+    }
+}
 
 /// Configuration of `lucarne serve`, without problems.
 #[derive(Clone, Debug)]
@@ -103,8 +118,7 @@ impl Config {
                 Config::parse(&yaml, directory, &mut report)
             }
             Err(error) => {
-                let message = format!("cannot be read: {error}");
-                report.problem(None, "", message);
+                report.problem(None, "", unreadable(&error, NO_FILE));
                 None
             }
         };

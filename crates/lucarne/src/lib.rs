@@ -11,7 +11,7 @@
 //! | item | contents |
 //! |---|---|
 //! | [`run`] | runs a command |
-//! | [`cli`], [`single_dash`] | the command line, also with the flags of Go programs |
+//! | [`cli`], [`single_dash`], [`usage`] | the command line, also with the flags of Go programs |
 //! | `commands` | one module for each command |
 //! | [`config`] | the settings from a YAML file or from flags |
 //! | `open`, `late` | data, locks and keys, opened when a log needs them |
@@ -73,6 +73,7 @@ mod survey;
 mod testcert;
 mod tls;
 mod upkeep;
+pub mod usage;
 mod verification;
 mod version;
 #[cfg(not(feature = "otlp"))]

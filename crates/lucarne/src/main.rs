@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = lucarne::single_dash::arguments(std::env::args_os());
-    lucarne::run(&lucarne::cli::Cli::parse_from(arguments))
+    lucarne::run(&lucarne::usage::parse(&arguments))
 }

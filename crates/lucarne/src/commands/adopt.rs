@@ -31,6 +31,7 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
     let mut findings = Findings::new(options.json);
     let (config, report) = options.flags.read_or(&options.config);
     let Some(config) = sound(config, &report) else {
+        findings.refused("configuration", &report.problem_lines().join("; "));
         return findings.fail("nothing was written; correct the configuration first");
     };
     for line in report.warning_lines() {

@@ -35,7 +35,7 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
     let Some(config) = sound(config, &report) else {
         findings.refused("configuration", &report.problem_lines().join("; "));
-        return findings.fail("nothing was written; correct the problem first");
+        return findings.fail("nothing was written; correct the configuration first");
     };
     let given = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;

@@ -111,13 +111,14 @@ pub(crate) enum PasswordError {
 }
 
 impl LockPlace {
-    /// Parses a path, relative to `directory`, or a URL.
+    /// Parses a path or a URL. Relative paths, also in parameters of the URL, are relative to
+    /// `directory`.
     ///
     /// # Errors
     /// [`PlaceError`].
     pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, PlaceError> {
         if ObjectStoreConfig::is_url(text) {
-            let config = ObjectStoreConfig::from_url(text)?;
+            let config = ObjectStoreConfig::from_url(&with_paths(text, directory))?;
             if config.key_prefix.is_empty() {
                 return Err(PlaceError::NoPrefix);
             }
@@ -131,7 +132,7 @@ impl LockPlace {
             None => Ok(LockPlace::Sqlite(directory.join(text))),
             Some(_) => {
                 SqlLock::schema(text)?;
-                Ok(LockPlace::Server(text.to_owned()))
+                Ok(LockPlace::Server(with_paths(text, directory)))
             }
         }
     }
@@ -145,6 +146,49 @@ impl LockPlace {
             LockPlace::Bucket(config) => credentials_file(config).map(Path::to_owned),
         }
     }
+}
+
+/// Parameters of URLs whose values are paths. `credentials` belongs to a bucket, the others to
+/// database servers.
+const PATHS: [&str; 10] = [
+    "credentials",
+    "socket",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-root-cert",
+    "sslca",
+    "sslcert",
+    "sslkey",
+    "sslrootcert",
+];
+
+/// Returns whether a parameter of a URL is a relative path. A certificate or key can also be PEM
+/// instead of a path.
+fn is_relative_path(name: &str, value: &str) -> bool {
+    let is_word = value.is_empty() || (name == "credentials" && value == "none");
+    let is_pem = value.trim_start().starts_with("-----BEGIN");
+    PATHS.contains(&name) && !is_word && !is_pem && Path::new(value).is_relative()
+}
+
+/// Returns the URL of a lock with `directory` before the relative paths in its parameters.
+fn with_paths(text: &str, directory: &Path) -> String {
+    let Ok(mut url) = Url::parse(text) else {
+        return text.to_owned();
+    };
+    let mut parameters: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let mut is_changed = false;
+    for (name, value) in &mut parameters {
+        if is_relative_path(name, value) {
+            *value = directory.join(&*value).to_string_lossy().into_owned();
+            is_changed = true;
+        }
+    }
+    if !is_changed {
+        return text.to_owned();
+    }
+    url.query_pairs_mut().clear().extend_pairs(parameters);
+    url.into()
 }
 
 /// Returns the file with the TLS key of a client of this database server.
@@ -379,4 +423,42 @@ fn azure(reader: &mut Reader<'_, '_>, container: String) -> Bucket {
         allow_http: true,
         key: None,
     })
+}
+
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    fn server(text: &str) -> String {
+        match LockPlace::parse(text, Path::new("/etc/lucarne")) {
+            Ok(LockPlace::Server(url)) => url,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn paths_in_parameters_are_relative_to_the_directory() {
+        for (text, expected) in [
+            (
+                "postgres://u:p%40@h/db?sslmode=verify-full&sslrootcert=ca.pem&sslcert=/k/c.pem",
+                "postgres://u:p%40@h/db?sslmode=verify-full&sslrootcert=%2Fetc%2Flucarne%2Fca.pem\
+                 &sslcert=%2Fk%2Fc.pem",
+            ),
+            (
+                "mysql://u@localhost/db?socket=my.sock&ssl-ca=tls/ca.pem&ssl-key=",
+                "mysql://u@localhost/db?socket=%2Fetc%2Flucarne%2Fmy.sock\
+                 &ssl-ca=%2Fetc%2Flucarne%2Ftls%2Fca.pem&ssl-key=",
+            ),
+        ] {
+            assert_eq!(server(text), expected);
+        }
+        // A URL without relative paths keeps its spelling.
+        for text in [
+            "mysql://u:p@h/db?ssl-ca=/ca.pem&ssl-mode=VERIFY_IDENTITY",
+            "postgres:///db?host=/run/postgresql&user=u",
+            "postgres://u@h/db?sslrootcert=-----BEGIN CERTIFICATE-----",
+        ] {
+            assert_eq!(server(text), text);
+        }
+    }
 }

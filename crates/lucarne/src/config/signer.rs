@@ -9,9 +9,13 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, read_text,
 
 use super::keys::identity::PUBLICKEY;
 use super::keys::signer as file;
-use super::secret;
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
+use super::{secret, unreadable};
+
+/// Remedy for a missing configuration.
+const NO_FILE: &str = "name the file with `-c FILE` (default: `signer.yaml` in the working directory), or write it as \
+     in docs/how-to/signer.md";
 
 /// Configuration of a signer.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl SignerConfig {
                 Self::parse(&yaml, directory, &mut report)
             }
             Err(error) => {
-                report.problem(None, "", format!("cannot be read: {error}"));
+                report.problem(None, "", unreadable(&error, NO_FILE));
                 None
             }
         };

@@ -217,6 +217,7 @@ fn serve() {
             ("not YAML", "$ -c not-yaml.yaml"),
             ("an unknown key", "$ -c unknown-key.yaml"),
             ("a key of the wrong length", "$ -c wrong-key.yaml"),
+            ("a file without its option", "$ lucarne.yaml"),
             ("an unknown option", "$ --confg lucarne.yaml"),
             ("a log that was never created", "$ --log error"),
             ("an address in use", "init && $ -c taken.yaml --log error"),
@@ -239,6 +240,7 @@ fn check() {
             ("a missing key", "$ -c no-key.yaml"),
             ("missing roots", "$ -c no-roots.yaml"),
             ("a lock that does not respond", "$ -c away.yaml"),
+            ("a file without its option", "$ lucarne.yaml"),
             ("an unknown option", "$ --before-strat"),
         ],
     );
@@ -253,6 +255,7 @@ fn init() {
             ("an unknown key", "$ -c unknown-key.yaml"),
             ("a key of the wrong length", "$ -c wrong-key.yaml"),
             ("a lock that does not respond", "$ -c away.yaml"),
+            ("a file without its option", "$ lucarne.yaml"),
             ("an unknown option", "$ --force"),
         ],
     );

@@ -93,6 +93,7 @@ fn no_configuration_no_start() {
         let (code, said) = lucarne(directory.path(), &[command]);
         assert_eq!(code, 1, "{said}");
         assert_has(&said, "lucarne.yaml: cannot be read: No such file");
+        assert_has(&said, "docs/getting-started.md and run `lucarne init`");
     }
     assert_eq!(lucarne(directory.path(), &["serve", "--no-such-flag"]).0, 2);
 }

@@ -9,7 +9,11 @@ use lucarne_settings::{Node, Reader, Report, Section, Table, Value, read_text, t
 
 use super::config::{self, Config, Pair, Through, action, place, put};
 use super::keys::{entries, top};
-use crate::config::{Secret, listen};
+use crate::config::{Secret, listen, unreadable};
+
+/// Remedy for a missing configuration.
+const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has a default \
+                       (docs/how-to/proxy.md)";
 
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
@@ -17,7 +21,7 @@ pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     let yaml = match read_text(path) {
         Ok(yaml) => yaml,
         Err(error) => {
-            report.problem(None, "", format!("cannot be read: {error}"));
+            report.problem(None, "", unreadable(&error, NO_FILE));
             return config;
         }
     };

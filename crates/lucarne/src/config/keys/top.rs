@@ -33,7 +33,8 @@ pub(crate) static CHECKPOINTS: Key<Shape> = Key::new(
     "checkpoints",
     Shape::Secret,
     "required",
-    "The lock: a path (SQLite) or a URL, [see below](#the-lock). `lucarne init` creates it before \
+    "The lock: a path (SQLite) or a URL, [see below](#the-lock). Paths in parameters of the URL are \
+     relative to the directory of this file, like all paths. `lucarne init` creates the lock before \
      the first `serve`. An SQLite database created by Sunlight works. Put the database on another \
      file system than the data.",
 )

@@ -92,6 +92,14 @@ fn private_files_are_not_among_public_files() {
         ),
         (
             "checkpoints",
+            lock("gs://bbb/lock?credentials=PLACE/gcs.json"),
+        ),
+        (
+            "checkpoints",
+            lock("postgres://u@h/db?sslkey=PLACE/client.pem"),
+        ),
+        (
+            "checkpoints",
             lock("postgres://u@h/db?sslkey=ROOT/PLACE/client.pem"),
         ),
         (

@@ -86,9 +86,9 @@ fn each_line_is_an_object_with_its_code() {
     assert_eq!(refused.last().unwrap()["verdict"], "refused");
 }
 
-/// A lock that cannot be read, and an invalid configuration, end with a verdict as well.
+/// A lock that cannot be read is `untold`, and an invalid configuration is refused.
 #[test]
-fn what_was_not_looked_at_is_untold() {
+fn failures_before_the_checks_have_a_verdict() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
         return;
     };
@@ -103,7 +103,14 @@ fn what_was_not_looked_at_is_untold() {
         "period: 200",
         "period: soon",
     );
-    let (code, said) = objects(&log, &SUNLIGHT);
-    assert_eq!(code, 2, "{said:?}");
-    assert_eq!(said.last().unwrap()["verdict"], "untold");
+    let give_back = ["give-back", "-c", "sunlight.yaml", "--to", "sunlight"];
+    for command in [&SUNLIGHT[..], &give_back] {
+        let (code, said) = objects(&log, command);
+        assert_eq!(
+            (code, checks(&said)),
+            (1, vec![("configuration", "refused")]),
+            "{said:?}"
+        );
+        assert_eq!(said.last().unwrap()["verdict"], "refused");
+    }
 }
