@@ -71,9 +71,9 @@ pub use without_otlp::OtlpSettings;
 pub use written::Written;
 
 /// Remedy for a missing configuration.
-const NO_FILE: &str = "name the file with `-c FILE` (default: `lucarne.yaml` in the working directory), or write it \
-     as in docs/getting-started.md and run `lucarne init`; `lucarne demo` creates and runs an \
-     example";
+const NO_FILE: &str = "name the file with `-c FILE` (default: `lucarne.yaml` in the working \
+                       directory), or write it as in docs/getting-started.md and run `lucarne \
+                       init`; `lucarne demo` creates and runs an example";
 
 /// Returns the problem of a configuration file that cannot be read. The remedy follows if the file
 /// does not exist.

@@ -14,8 +14,8 @@ use super::secret::Secret;
 use super::{secret, unreadable};
 
 /// Remedy for a missing configuration.
-const NO_FILE: &str = "name the file with `-c FILE` (default: `signer.yaml` in the working directory), or write it as \
-     in docs/how-to/signer.md";
+const NO_FILE: &str = "name the file with `-c FILE` (default: `signer.yaml` in the working \
+                       directory), or write it as in docs/how-to/signer.md";
 
 /// Configuration of a signer.
 #[derive(Debug)]
