@@ -51,8 +51,8 @@ const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is the m
                       between them";
 const WITNESS: &str = "Lucarne does not use witnesses: checkpoints only have the signature of the \
                        log";
-const TRACES: &str = "traces are exported only with `otlp:` in a configuration file, by a build with \
-                      the feature `otlp`";
+const TRACES: &str = "traces are exported only with `otlp:` in a configuration file, by a build \
+                      with the feature `otlp`";
 
 /// All ignored flags.
 const FOREIGN: &[Foreign] = &[
