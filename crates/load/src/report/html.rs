@@ -66,7 +66,7 @@ pub fn html(summary: &Summary) -> String {
             summary.name.clone()
         },
         description: summary.description.clone(),
-        verdict: summary.verdict.to_string(),
+        verdict: summary.result(),
         mood: mood(summary.verdict),
         started: instant(summary.started),
         duration: format::duration(summary.duration * 1e3),

@@ -53,7 +53,7 @@ fn headline(out: &mut String, summary: &Summary) {
         out,
         "  {mark} {}: {}, {}",
         printable(name),
-        summary.verdict,
+        summary.result(),
         format::duration(summary.duration * 1e3)
     );
 }
@@ -299,6 +299,18 @@ mod tests {
     #[test]
     fn a_run_in_text() {
         insta::assert_snapshot!("summary", text(&sample::summary()));
+    }
+
+    #[test]
+    fn the_headline_states_whether_a_threshold_was_crossed() {
+        let crossed = text(&sample::summary());
+        assert!(crossed.contains(": thresholds crossed, "), "{crossed}");
+        let failed = text(&Summary {
+            verdict: Verdict::Crossed,
+            ..Summary::default()
+        });
+        let expected = "run: failed, although no threshold was crossed: see below, ";
+        assert!(failed.contains(expected), "{failed}");
     }
 
     #[test]

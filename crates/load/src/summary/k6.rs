@@ -85,6 +85,15 @@ impl Summary {
         }
     }
 
+    /// Returns the verdict in words, for the headline of a report.
+    pub(crate) fn result(&self) -> String {
+        if self.verdict == Verdict::Crossed && self.held() != Verdict::Crossed {
+            // The audit failed, work was cut off, or the run is worse than its baseline.
+            return "failed, although no threshold was crossed: see below".into();
+        }
+        self.verdict.to_string()
+    }
+
     /// Returns the verdict of a finished run by its thresholds. Built-in thresholds only state that
     /// the load was offered, and nothing about its results.
     pub(crate) fn held(&self) -> Verdict {

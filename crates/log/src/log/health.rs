@@ -250,7 +250,7 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
             format!(
                 "{unknown} entries are not known, because their tiles are damaged ({}, …): \
                  submissions that may be among them are refused. Restore the tiles from a copy; \
-                 the server's log lists all of them",
+                 `lucarne fsck` lists all of them",
                 dedup.gaps.tiles()
             )
         }),
