@@ -10,8 +10,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::pem;
-use lucarne_net::{BlockingClient, Client, Validators};
-use lucarne_settings::without_secrets;
+use lucarne_net::{BlockingClient, Client, Validators, without_secrets};
 use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 

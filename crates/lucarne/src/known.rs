@@ -8,8 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::{KnownCheckpoints, SourceResponse};
-use lucarne_net::{Client, ClientError};
-use lucarne_settings::without_secrets;
+use lucarne_net::{Client, ClientError, without_secrets};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use lucarne_mint::pem;
-use lucarne_settings::{read_text, without_secrets};
+use lucarne_net::without_secrets;
+use lucarne_settings::read_text;
 
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};

@@ -27,6 +27,7 @@ pub use blocking::BlockingClient;
 pub use error::ClientError;
 pub use validators::Validators;
 
+use crate::shown::url_without_secrets;
 use crate::tls::{Trust, trusting};
 use dialer::Dialer;
 
@@ -197,12 +198,7 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Full<Bytes>
 }
 
 fn unusable(url: &str, error: &dyn Error) -> ClientError {
-    // The part before `@` may have a password.
-    let shown = match url.rsplit_once('@') {
-        Some((_, host)) => format!("…@{host}"),
-        None => url.to_owned(),
-    };
-    ClientError::Url(shown, error.to_string())
+    ClientError::Url(url_without_secrets(url), error.to_string())
 }
 
 /// Returns the target of a redirect.

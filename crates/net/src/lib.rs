@@ -17,6 +17,7 @@
 //! | [`interleave`], [`first_of`] | connecting to the first address that accepts |
 //! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
 //! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
+//! | [`without_secrets`] | texts for messages, without the passwords of URLs |
 //! | `Client`, `BlockingClient` (feature `client`) | a client for Lucarne's own requests |
 
 mod accept;
@@ -27,6 +28,7 @@ mod exposition;
 mod network;
 mod open_connections;
 mod request_id;
+mod shown;
 mod tls;
 
 pub use accept::accept;
@@ -37,4 +39,5 @@ pub use exposition::exposition;
 pub use network::{Network, NetworkError, special};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
+pub use shown::without_secrets;
 pub use tls::{Trust, TrustError, Verifier, explain, shows_authority, tls_error, trusting};

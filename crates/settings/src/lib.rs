@@ -21,7 +21,6 @@
 //! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
 //! | [`nearest`], [`unknown`] | messages about unknown keys |
 //! | [`read_text`] | the text of a file |
-//! | [`without_secrets`] | texts for messages, without the passwords of URLs |
 
 pub mod environment;
 pub mod form;
@@ -29,7 +28,6 @@ mod key;
 mod keys;
 mod report;
 mod section;
-mod shown;
 mod table;
 mod text_file;
 pub mod tree;
@@ -40,7 +38,6 @@ pub use key::{About, AnyKey, Key};
 pub use keys::{nearest, unknown};
 pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
-pub use shown::without_secrets;
 pub use table::Table;
 pub use text_file::read_text;
 pub use tree::{Node, Value};

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use lucarne_net::without_secrets;
+
 use crate::form::Parsed;
 use crate::key::Key;
 use crate::keys;
 use crate::report::Report;
-use crate::shown::without_secrets;
 use crate::tree::{Entry, Node, Value};
 
 /// A value with its line.

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use lucarne_settings::without_secrets;
+use lucarne_net::without_secrets;
 use rustls::pki_types::ServerName;
 use url::Url;
 

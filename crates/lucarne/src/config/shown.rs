@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
+use lucarne_net::without_secrets;
 use lucarne_settings::form::Parsed;
-use lucarne_settings::{
-    AnyKey, Key, Node, Report, Section, Table, Value, join, tree, without_secrets,
-};
+use lucarne_settings::{AnyKey, Key, Node, Report, Section, Table, Value, join, tree};
 
 use super::keys::{self, metadata, roots};
 use super::{Config, DataPlace, LogSettings};

@@ -4,8 +4,7 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
 use lucarne_ct::{LogList, LogListError};
-use lucarne_net::{Client, ClientError};
-use lucarne_settings::without_secrets;
+use lucarne_net::{Client, ClientError, without_secrets};
 
 use super::options::LogListSource;
 

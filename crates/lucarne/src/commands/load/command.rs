@@ -1,6 +1,6 @@
 //! Command line for reports, without secrets.
 
-use lucarne_settings::without_secrets;
+use lucarne_net::without_secrets;
 
 /// Words in the names of flags whose values stay out of reports. Headers carry tokens, and bodies
 /// carry credentials.

@@ -11,9 +11,10 @@ use lucarne_mint::store::{
     NoStore, StoreOptions,
 };
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
+use lucarne_net::without_secrets;
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
 use lucarne_proxy::{HostPattern, Trust, UpstreamRoute, Users};
-use lucarne_settings::{read_text, without_secrets};
+use lucarne_settings::read_text;
 use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, KeyLogFile};
 

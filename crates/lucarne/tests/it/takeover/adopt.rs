@@ -28,14 +28,9 @@ pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Asserts that adopting is refused for this reason, and leaves no trace.
 #[track_caller]
 pub(super) fn refused(log: &Taken, args: &[&str], why: &str) {
-    refused_with(1, log, args, why);
-}
-
-/// Asserts that the command ends with this code, and writes nothing.
-pub(super) fn refused_with(expected: i32, log: &Taken, args: &[&str], why: &str) {
     let before = all_files(log.path());
     let (code, said) = lucarne(log.path(), args);
-    assert_eq!(code, expected, "{said}");
+    assert_eq!(code, 1, "{said}");
     assert_has(&said, why);
     assert_has(&said, "nothing was written");
     let after = all_files(log.path());

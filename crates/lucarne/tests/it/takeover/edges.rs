@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use lucarne_testkit::{Plan, SmallDisk, Strike, temp_dir, tracing_is_permitted};
 
-use super::adopt::{SUNLIGHT, adopted, all_files, refused, refused_with, tesseract};
+use super::adopt::{SUNLIGHT, adopted, all_files, refused, tesseract};
 use super::*;
 use crate::common::all;
 
@@ -103,8 +103,8 @@ fn a_cache_among_the_files_of_the_log_is_refused() {
     let follow = [&SUNLIGHT[..], &["--follow"]].concat();
     edit(&file, "cache: log/cache.db", "cache: log/data/cache");
     let public = "cache: is in the public files of log";
-    refused_with(2, &log, &SUNLIGHT, public);
-    refused_with(2, &log, &follow, public);
+    refused(&log, &SUNLIGHT, public);
+    refused(&log, &follow, public);
     edit(&file, "    cache: log/data/cache\n", "");
     refused(&log, &follow, "which the old software uses");
     assert_has(&adopted(&log, &SUNLIGHT), "✓ cache: in .lucarne");

@@ -18,15 +18,24 @@ pub fn without_secrets(text: &str) -> String {
         let web = ["http://", "https://"]
             .iter()
             .any(|scheme| before.ends_with(scheme));
-        without_user(url, web, &mut shown);
+        append_hidden(url, web, &mut shown);
         rest = more;
     }
     shown.push_str(rest);
     shown
 }
 
+/// Like [`without_secrets`], but `url` is one URL of a web server, even if it contains spaces.
+#[cfg(feature = "client")]
+pub(crate) fn url_without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    let mut shown = scheme.to_owned();
+    append_hidden(rest, true, &mut shown);
+    shown
+}
+
 /// Appends `url`, which begins after `://`, without its secrets.
-fn without_user(url: &str, web: bool, shown: &mut String) {
+fn append_hidden(url: &str, web: bool, shown: &mut String) {
     let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
     // A password may contain a slash, although the URL is then invalid.
     let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
@@ -96,6 +105,20 @@ mod tests {
             ),
         ] {
             assert_eq!(without_secrets(text), shown);
+        }
+    }
+
+    #[cfg(feature = "client")]
+    #[test]
+    fn secrets_of_one_invalid_url_are_hidden() {
+        for (url, shown) in [
+            ("https://u:hu sh@a b/x", "https://u:***@a b/x"),
+            ("https://hu sh@a b/x", "https://***@a b/x"),
+            ("u:hush@a.example/x", "u:***@a.example/x"),
+            ("https://a b/x", "https://a b/x"),
+            ("", ""),
+        ] {
+            assert_eq!(url_without_secrets(url), shown);
         }
     }
 
