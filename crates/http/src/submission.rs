@@ -21,14 +21,14 @@ use crate::budget::{Client, Reservation};
 use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
 use crate::reply::{Response, value};
-use crate::site::Site;
-use crate::trace::TracedSubmission;
+use crate::trace::{TracedSubmission, Tracer};
 
 /// `add-chain` and `add-pre-chain`: returns an SCT or an error.
 pub(crate) async fn add<B>(
     log: &Log,
     kind: EntryKind,
-    site: &Site,
+    limits: &Limits,
+    tracer: Option<&Arc<dyn Tracer>>,
     client: &Arc<Client>,
     headers: HeaderMap,
     body: B,
@@ -37,9 +37,8 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let limits = &site.limits;
     let id = RequestId::new();
-    let trace = site.tracer.get().and_then(|tracer| tracer.begin(&headers));
+    let trace = tracer.and_then(|tracer| tracer.begin(&headers));
     let mut steps = match &trace {
         Some(_) => StepTimes::since(Instant::now()),
         None => StepTimes::default(),

@@ -119,7 +119,8 @@ impl ServedLog {
             // Boxed, so that the state of a connection that only reads tiles reserves no memory for
             // a submission.
             Method::POST => {
-                let add = submission::add(&self.log, kind, site, client, headers, body);
+                let (limits, tracer) = (&site.limits, site.tracer.get());
+                let add = submission::add(&self.log, kind, limits, tracer, client, headers, body);
                 Box::pin(add).await
             }
             Method::OPTIONS => submission::options(SUBMIT),
