@@ -6,7 +6,6 @@ mod of_scenario;
 mod parse;
 
 pub(crate) use known::EVERY_SCENARIO;
-pub use parse::ThresholdProblem;
 
 use std::time::Duration;
 
@@ -94,6 +93,74 @@ pub struct ThresholdError {
     pub threshold: String,
     /// Reason why the threshold is invalid.
     pub problem: ThresholdProblem,
+}
+
+/// Reasons why a threshold is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ThresholdProblem {
+    /// The text has no expression.
+    #[error("expected \"metric: expression\", as in \"http_req_failed: rate<0.01\"")]
+    NoExpression,
+    /// Metrics of this kind do not have the aggregation.
+    #[error("{metric} is a {kind}: it has {known}")]
+    Kind {
+        /// Name of the metric.
+        metric: String,
+        /// Kind of the metric.
+        kind: &'static str,
+        /// Aggregations of this kind.
+        known: &'static str,
+    },
+    /// No scenario of the run records the metric.
+    #[error("\"{metric}\" is not a metric of this run{} metrics are {known}", advice(.near))]
+    Unknown {
+        /// Name of the metric.
+        metric: String,
+        /// Most similar metric of the run.
+        near: Option<&'static str>,
+        /// All metrics of the run.
+        known: String,
+    },
+    /// The bound has a unit, but is not a duration.
+    #[error("only durations have a unit: write the number alone")]
+    Unit,
+    /// A `}` is missing.
+    #[error("the {{ before the tags is not closed: add }}")]
+    NotClosed,
+    /// The braces are empty.
+    #[error("there are no tags between {{ and }}")]
+    NoTags,
+    /// The name is not the name of a metric.
+    #[error("\"{0}\" is not the name of a metric")]
+    Metric(String),
+    /// A tag has no colon.
+    #[error("\"{0}\" is not a tag; expected name:value")]
+    Tag(String),
+    /// The expression has no operator.
+    #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
+    NoOperator,
+    /// The operator is unknown.
+    #[error("the operator is unknown; expected <, <=, >, >=, == or !=")]
+    Operator,
+    /// The percentile is out of range.
+    #[error("\"{0}\" is not a percentile between 0 and 100")]
+    Percentile(String),
+    /// The aggregation is unknown.
+    #[error(
+        "\"{0}\" is not an aggregation; expected avg, min, max, med, p(N), count, rate or value"
+    )]
+    Aggregation(String),
+    /// The bound is not a number.
+    #[error("\"{0}\" is not a number")]
+    Number(String),
+}
+
+/// Returns the middle of the message about an unknown metric.
+fn advice(near: &Option<&str>) -> String {
+    match near {
+        Some(near) => format!("; did you mean `{near}`? The"),
+        None => "; the".to_owned(),
+    }
 }
 
 impl Threshold {

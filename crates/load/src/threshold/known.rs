@@ -1,8 +1,8 @@
-//! Metrics that a threshold can name.
+//! Metrics that a threshold can name, and the aggregations of each kind of metric.
 
 use lucarne_settings::nearest;
 
-use super::{Threshold, ThresholdProblem};
+use super::{Aggregation, Threshold, ThresholdProblem};
 use crate::scenario::OwnMetrics;
 
 /// Metrics of every scenario, each with its kind.
@@ -73,6 +73,45 @@ impl Threshold {
             near: nearest(&self.metric, &names),
             known: names.join(", "),
         })
+    }
+
+    /// Checks that metrics of this kind have the aggregation, and that only durations have a unit.
+    pub(super) fn fits(&self, kind: &'static str) -> Result<(), ThresholdProblem> {
+        if !self.aggregation.fits(kind) {
+            return Err(ThresholdProblem::Kind {
+                metric: self.metric.clone(),
+                kind,
+                known: Aggregation::of(kind),
+            });
+        }
+        let time = kind == "trend" && self.aggregation != Aggregation::Count;
+        if self.has_unit && !time {
+            Err(ThresholdProblem::Unit)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Aggregation {
+    /// Lists the aggregations of a kind of metric.
+    pub(super) fn of(kind: &str) -> &'static str {
+        match kind {
+            "trend" => "avg, min, max, med, p(N) and count",
+            "counter" => "count and rate",
+            "rate" => "rate",
+            _ => "value, min and max",
+        }
+    }
+
+    pub(super) fn fits(self, kind: &str) -> bool {
+        use Aggregation::*;
+        match kind {
+            "trend" => !matches!(self, Rate | Value),
+            "counter" => matches!(self, Count | Rate),
+            "rate" => matches!(self, Rate),
+            _ => matches!(self, Value | Min | Max),
+        }
     }
 }
 

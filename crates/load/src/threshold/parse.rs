@@ -3,75 +3,7 @@
 use std::time::Duration;
 
 use super::known::of_every_scenario;
-use super::{Aggregation, Operator, Threshold, ThresholdError};
-
-/// Reasons why a threshold is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ThresholdProblem {
-    /// The text has no expression.
-    #[error("expected \"metric: expression\", as in \"http_req_failed: rate<0.01\"")]
-    NoExpression,
-    /// Metrics of this kind do not have the aggregation.
-    #[error("{metric} is a {kind}: it has {known}")]
-    Kind {
-        /// Name of the metric.
-        metric: String,
-        /// Kind of the metric.
-        kind: &'static str,
-        /// Aggregations of this kind.
-        known: &'static str,
-    },
-    /// No scenario of the run records the metric.
-    #[error("\"{metric}\" is not a metric of this run{} metrics are {known}", advice(.near))]
-    Unknown {
-        /// Name of the metric.
-        metric: String,
-        /// Most similar metric of the run.
-        near: Option<&'static str>,
-        /// All metrics of the run.
-        known: String,
-    },
-    /// The bound has a unit, but is not a duration.
-    #[error("only durations have a unit: write the number alone")]
-    Unit,
-    /// A `}` is missing.
-    #[error("the {{ before the tags is not closed: add }}")]
-    NotClosed,
-    /// The braces are empty.
-    #[error("there are no tags between {{ and }}")]
-    NoTags,
-    /// The name is not the name of a metric.
-    #[error("\"{0}\" is not the name of a metric")]
-    Metric(String),
-    /// A tag has no colon.
-    #[error("\"{0}\" is not a tag; expected name:value")]
-    Tag(String),
-    /// The expression has no operator.
-    #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
-    NoOperator,
-    /// The operator is unknown.
-    #[error("the operator is unknown; expected <, <=, >, >=, == or !=")]
-    Operator,
-    /// The percentile is out of range.
-    #[error("\"{0}\" is not a percentile between 0 and 100")]
-    Percentile(String),
-    /// The aggregation is unknown.
-    #[error(
-        "\"{0}\" is not an aggregation; expected avg, min, max, med, p(N), count, rate or value"
-    )]
-    Aggregation(String),
-    /// The bound is not a number.
-    #[error("\"{0}\" is not a number")]
-    Number(String),
-}
-
-/// Returns the middle of the message about an unknown metric.
-fn advice(near: &Option<&str>) -> String {
-    match near {
-        Some(near) => format!("; did you mean `{near}`? The"),
-        None => "; the".to_owned(),
-    }
-}
+use super::{Aggregation, Operator, Threshold, ThresholdError, ThresholdProblem};
 
 /// Operators, the longest first, because `<` is a prefix of `<=`.
 const OPERATORS: [(&str, Operator); 8] = [
@@ -142,45 +74,6 @@ impl Threshold {
                 threshold: line.into(),
                 problem: ThresholdProblem::NoExpression,
             }),
-        }
-    }
-
-    /// Checks that metrics of this kind have the aggregation, and that only durations have a unit.
-    pub(super) fn fits(&self, kind: &'static str) -> Result<(), ThresholdProblem> {
-        if !self.aggregation.fits(kind) {
-            return Err(ThresholdProblem::Kind {
-                metric: self.metric.clone(),
-                kind,
-                known: Aggregation::of(kind),
-            });
-        }
-        let time = kind == "trend" && self.aggregation != Aggregation::Count;
-        if self.has_unit && !time {
-            Err(ThresholdProblem::Unit)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl Aggregation {
-    /// Lists the aggregations of a kind of metric.
-    pub(super) fn of(kind: &str) -> &'static str {
-        match kind {
-            "trend" => "avg, min, max, med, p(N) and count",
-            "counter" => "count and rate",
-            "rate" => "rate",
-            _ => "value, min and max",
-        }
-    }
-
-    pub(super) fn fits(self, kind: &str) -> bool {
-        use Aggregation::*;
-        match kind {
-            "trend" => !matches!(self, Rate | Value),
-            "counter" => matches!(self, Count | Rate),
-            "rate" => matches!(self, Rate),
-            _ => matches!(self, Value | Min | Max),
         }
     }
 }
