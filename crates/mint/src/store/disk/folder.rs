@@ -196,11 +196,23 @@ fn unique() -> String {
 }
 
 fn write_and_rename(at: &Path, to: &Path, text: &str, modified: SystemTime) -> io::Result<()> {
-    let mut file = private_file().create_new(true).open(at)?;
+    let mut file = create(at)?;
     file.write_all(text.as_bytes())?;
     file.set_modified(modified)?;
     file.sync_all()?;
     fs::rename(at, to)
+}
+
+/// Creates a new file. If a sweep has removed the empty folder, creates the folder again.
+fn create(at: &Path) -> io::Result<File> {
+    let open = || private_file().create_new(true).open(at);
+    match (open(), at.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            private_directory(folder)?;
+            open()
+        }
+        (opened, _) => opened,
+    }
 }
 
 /// Returns the entries of a directory, or none if there is no directory.
@@ -258,4 +270,24 @@ fn file_name(path: &Path) -> &str {
 
 fn saying(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_a_sweep_has_removed_is_created_again() {
+        let store = tempfile::tempdir().unwrap();
+        let folder = store.path().join("ca");
+        private_directory(&folder).unwrap();
+        let other_process = Folder::open(store.path()).unwrap();
+        other_process.sweep(SystemTime::now(), 1).unwrap();
+        assert!(!folder.exists());
+
+        let (at, to) = (folder.join("unfinished-1"), folder.join("a.pem"));
+        write_and_rename(&at, &to, "certificate", SystemTime::now()).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "certificate");
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+    }
 }

@@ -13,8 +13,10 @@ pub(super) fn private_file() -> OpenOptions {
 
 /// Creates a private directory, unless it exists.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).recursive(true).create(path) {
+    let create = || match DirBuilder::new().mode(0o700).recursive(true).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         done => done,
-    }
+    };
+    // A sweep of another process may remove an existing directory before `is_dir` reads its type.
+    create().or_else(|_| create())
 }
