@@ -12,6 +12,7 @@ mod finding;
 mod issuers;
 mod leaf_tile;
 mod parents;
+pub(crate) mod tiles;
 
 use std::sync::Arc;
 
@@ -21,10 +22,11 @@ use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
 pub use file_error::FileError;
-pub use files::{Files, superseded};
+pub use files::Files;
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
 use parents::Parents;
+pub use tiles::superseded;
 
 use crate::check::unsigned::Chains;
 
@@ -154,7 +156,7 @@ async fn has_names(files: &dyn Files, size: u64) -> bool {
     let last = size.checked_sub(1);
     let last = last.and_then(|last| Tile::widest(Level::Data, last / TILE_WIDTH, size));
     match last {
-        Some(last) => !matches!(files::names(files, last).await, Err(Problem::Missing)),
+        Some(last) => !matches!(tiles::names(files, last).await, Err(Problem::Missing)),
         None => false,
     }
 }
@@ -180,16 +182,16 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     let (tile, files) = (job.tile, chains.files());
     let hashes = async {
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
-        files::tile(files, hashes.ok_or(Problem::Missing)?).await
+        tiles::tile(files, hashes.ok_or(Problem::Missing)?).await
     };
     let names = async {
         if job.names {
-            Some(files::names(files, tile).await)
+            Some(tiles::names(files, tile).await)
         } else {
             None
         }
     };
-    let (hashes, entries, names) = join3(hashes, files::read(files, tile), names).await;
+    let (hashes, entries, names) = join3(hashes, tiles::read(files, tile), names).await;
     let is_packed = entries.as_ref().is_ok_and(|read| read.is_packed);
     let entries = entries.map(|read| read.plain);
     let leaves = LeafTile {

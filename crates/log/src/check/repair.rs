@@ -24,7 +24,7 @@ use self::entries::Judge;
 use self::offer::Origin;
 pub use self::offer::Source;
 pub use self::overlay::Overlay;
-use crate::check::fsck::files::tile;
+use crate::check::fsck::tiles::tile;
 use crate::check::fsck::{
     Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Problem, fsck,
 };

@@ -24,7 +24,7 @@ use moka::sync::Cache;
 use parking_lot::Mutex;
 
 pub(crate) use self::completion::{OnlyMention, is_damaged_form};
-use crate::check::fsck::Files;
+use crate::check::fsck::files::Files;
 
 /// Bytes of issuers kept during a check.
 const ISSUER_BYTES: u64 = 32 << 20;

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
-use super::files::{Files, tile};
+use super::files::Files;
+use super::tiles::tile;
 
 /// The depth of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::Tile;
 
-use super::files;
 use super::leaf_tile::Place;
+use super::tiles;
 use super::{Checked, Finding, Problem};
 use crate::check::unsigned::{Chains, PartsError};
 
@@ -57,7 +57,7 @@ async fn misnamed(chains: &Arc<Chains>, tile: Tile, found: Fingerprint) -> Optio
     if let Some(expected) = chains.near(&found).await {
         return Some(PartsError::Fingerprint { found, expected });
     }
-    let entries = files::tile(chains.files(), tile).await.ok()?;
+    let entries = tiles::tile(chains.files(), tile).await.ok()?;
     let expected = chains.completion(found, entries).await?;
     Some(PartsError::Completed { found, expected })
 }

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use lucarne_tlog::{Checkpoint, Hash, Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::beneath::{Depth, beneath};
-use super::files::{Files, tile};
+use super::files::Files;
 use super::finding::{Finding, Problem};
 use super::leaf_tile::Expected;
+use super::tiles::tile;
 
 /// The tiles above level 0 on the path to the current position of the walk.
 pub(super) struct Parents {

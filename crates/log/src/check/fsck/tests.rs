@@ -360,7 +360,7 @@ async fn a_bomb_is_not_unpacked() {
     let tile = Tile::parse("tile/data/000").unwrap();
     let bomb = crate::data::gzip::gzip(&vec![0; 64 << 20]).unwrap();
     stored.0.write().insert(tile.path(), bomb);
-    let plain = files::tile(&*stored, tile).await.unwrap();
+    let plain = tiles::tile(&*stored, tile).await.unwrap();
     assert!(plain.len() < 1 << 20, "{}", plain.len());
     let found = findings(&stored, &signed).await;
     assert_eq!(found.len(), 1);

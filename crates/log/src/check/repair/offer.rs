@@ -9,7 +9,7 @@ use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
 use super::Refusal;
 use super::entries::{EntriesError, Judge};
 use crate::check::fsck::beneath::{Depth, beneath};
-use crate::check::fsck::files::tile;
+use crate::check::fsck::tiles::tile;
 use crate::check::fsck::{FileError, Files, Problem};
 use crate::data::gzip::gzip;
 use crate::data::names_tile::names_tile;

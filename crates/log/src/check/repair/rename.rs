@@ -9,7 +9,7 @@ use lucarne_tlog::Tile;
 use tokio::task::spawn_blocking;
 
 use super::offer::stored;
-use crate::check::fsck::files::tile;
+use crate::check::fsck::tiles::tile;
 use crate::check::fsck::{Files, Finding, Problem};
 use crate::check::unsigned::{
     Accepted, Chains, Issuers, OnlyMention, PartsError, is_damaged_form, named,
