@@ -25,7 +25,8 @@ pub fn without_secrets(text: &str) -> String {
     shown
 }
 
-/// Like [`without_secrets`], but `url` is one URL of a web server, even if it contains spaces.
+/// Replaces the secrets in one URL of a web server, as [`without_secrets`] does. The URL may be
+/// invalid and contain spaces.
 #[cfg(feature = "client")]
 pub(crate) fn url_without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
