@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::shown::url_without_secrets;
 use crate::tls::{explain, tls_error};
 
 /// Reasons why there is no response, or not the expected one.
@@ -32,8 +33,9 @@ pub enum ClientError {
     /// The server redirects too often, from TLS to plain HTTP, or to a text that is not the URL of
     /// an HTTP server.
     #[error(
-        "the server responded with status {0}: the redirect to {1} is one too many, leaves TLS, or \
-         is not to an HTTP URL"
+        "the server responded with status {0}: the redirect to {to} is one too many, leaves TLS, \
+         or is not to an HTTP URL",
+        to = url_without_secrets(.1)
     )]
     Redirect(StatusCode, String),
     /// The response took too long.

@@ -108,6 +108,9 @@ fn tls_is_not_left() {
             "{plain}"
         );
     }
+    let signed = to("http://ccadb.example/report?sig=hidden&n=1").unwrap_err();
+    let text = signed.to_string();
+    assert!(text.contains("?sig=***&n=1 is one too many"), "{text}");
 }
 
 #[tokio::test]
