@@ -93,7 +93,7 @@ impl Verifier {
 
     /// Returns the verifier for the signature of a handshake. If there are insecure hosts, a key of
     /// an unsupported kind is accepted, except in a certificate with a configured fingerprint. For
-    /// the other hosts, [`Self::trusting`] has already refused certificates with such keys.
+    /// the other hosts, [`Self::trusting`] has already refused certificates with these keys.
     fn of_signature(&self, leaf: &CertificateDer<'_>) -> &lucarne_net::Verifier {
         let pinned = || {
             let found = Fingerprint::of(leaf);

@@ -253,7 +253,7 @@ impl Started<'_> {
 impl Drop for Started<'_> {
     fn drop(&mut self) {
         self.kill();
-        // The logs say why, and are removed with the directory.
+        // The logs have the reason, and are removed with the directory.
         if std::thread::panicking()
             && let Ok(logs) = self.0.shell("tail -n 40 instance?.log").run()
         {

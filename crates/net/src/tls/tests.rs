@@ -84,8 +84,8 @@ fn any_certificate_means_any() {
     }
 }
 
-/// The certificate of a server is public, so its copy must not be accepted with a false signature,
-/// whatever the scheme of the signature.
+/// The certificate of a server is public, so its copy must not be accepted with a false signature
+/// of any scheme.
 #[test]
 fn a_false_signature_of_any_scheme_proves_nothing() {
     let any = Verifier::accepting_any();

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use lucarne_log::{KnownCheckpoint, KnownCheckpoints, LogConfig};
-use lucarne_settings::without_secrets;
+use lucarne_net::without_secrets;
 
 use super::options::Rebuild;
 use crate::config::{LogSettings, rfc3339};

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use lucarne_settings::{Located, Report, without_secrets};
+use lucarne_net::without_secrets;
+use lucarne_settings::{Located, Report};
 
 /// Parser of flags, which reports problems by flag.
 pub(super) struct Parse<'r>(pub(super) &'r mut Report);

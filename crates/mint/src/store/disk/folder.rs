@@ -278,10 +278,11 @@ mod tests {
 
     #[test]
     fn a_folder_that_a_sweep_has_removed_is_created_again() {
-        let store = tempfile::tempdir().unwrap();
-        let folder = store.path().join("ca");
+        let home = tempfile::tempdir().unwrap();
+        let store = home.path().join("store");
+        let other_process = Folder::open(&store).unwrap();
+        let folder = store.join("ca");
         private_directory(&folder).unwrap();
-        let other_process = Folder::open(store.path()).unwrap();
         other_process.sweep(SystemTime::now(), 1).unwrap();
         assert!(!folder.exists());
 
