@@ -4,6 +4,7 @@ mod ocsp;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::{Authority, CaOptions, Chain, KeyPair, KeyType, LeafOptions, MintError, pem};
@@ -19,18 +20,26 @@ pub const RUN: &str = "LUCARNE_TEST_RUN";
 ///
 /// # Panics
 /// If the directory cannot be created.
-#[allow(clippy::expect_used)]
 pub fn once_per_run(name: &str, fill: impl FnOnce(&Path)) -> Option<PathBuf> {
-    let run = PathBuf::from(std::env::var_os(RUN)?);
-    let path = run.join(name);
-    if !path.exists() {
-        let new = run.join(format!("{name}.{}", std::process::id()));
-        fs::create_dir(&new).expect("creating a directory for all tests");
-        fill(&new);
-        // Fails if another test was faster. The directory of that test is used then.
-        let _ = fs::rename(&new, &path);
-    }
+    let path = Path::new(&std::env::var_os(RUN)?).join(name);
+    fill_once(&path, fill);
     Some(path)
+}
+
+/// Fills the directory `path`, unless it exists. Several processes, and several threads of one
+/// process, may do this at the same time.
+#[allow(clippy::expect_used)]
+fn fill_once(path: &Path, fill: impl FnOnce(&Path)) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    if path.exists() {
+        return;
+    }
+    let number = NEXT.fetch_add(1, Relaxed);
+    let new = path.with_added_extension(format!("{}-{number}", std::process::id()));
+    fs::create_dir(&new).expect("creating a directory for all tests");
+    fill(&new);
+    // Fails if another test was faster. The directory of that test is used then.
+    let _ = fs::rename(&new, path);
 }
 
 /// Files of a PKI in the directory of a run.
@@ -153,5 +162,29 @@ impl Pki {
     /// Returns the accepted root in PEM, for the configuration of a log.
     pub fn roots_pem(&self) -> String {
         pem::encode("CERTIFICATE", self.root.cert_der())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn two_threads_fill_a_directory_at_the_same_time() {
+        let run = tempfile::tempdir().unwrap();
+        let path = run.path().join("files");
+        let both = Barrier::new(2);
+        let fill = |directory: &Path| {
+            both.wait();
+            fs::write(directory.join("file"), "complete").unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| fill_once(&path, fill));
+            scope.spawn(|| fill_once(&path, fill));
+        });
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"complete");
     }
 }
