@@ -99,7 +99,7 @@ impl Directory {
 }
 
 /// Returns `true` if the path leads to the open file.
-fn is_same(path: &Path, file: &File) -> io::Result<bool> {
+pub(super) fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     let (there, open) = (path.metadata()?, file.metadata()?);
     Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
 }

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::contents::steadily;
+use super::directory::{is_same, make_durably};
 use super::second_look::{PastCache, still_writable};
 use super::segment::{self, SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
 use crate::guards::Guard;
@@ -213,6 +214,9 @@ impl Journal {
     }
 
     fn read(&self) -> Result<(Open, Vec<Bytes>), AssetError> {
+        // The directory can be removed while the log runs. The next start of the log, also in the
+        // same process, creates it again.
+        make_durably(&self.directory, 0o700)?;
         let mut files = self.segments()?;
         while let Some(unused) = files.pop_if(SegmentFile::never_used) {
             remove(&unused.path)?;
@@ -426,10 +430,23 @@ impl Active {
         Ok(())
     }
 
+    /// Fails if the path no longer leads to the open file: a start would not find its records.
+    fn still_named(&self) -> io::Result<()> {
+        match is_same(&self.path, &self.file) {
+            Ok(true) => Ok(()),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Err(io::Error::other(
+                "the file was removed or replaced while the log used it. Nothing was signed; find \
+                 out what changes files in this directory",
+            )),
+        }
+    }
+
     /// Fails if the disk observably lacks bytes that a sync reported as durable. In this case,
     /// nothing may be signed.
     fn look_again(&mut self, written: [&[u8]; 2]) -> io::Result<()> {
         still_writable(&self.file)?;
+        self.still_named()?;
         let Some(past_cache) = &mut self.past_cache else {
             return Ok(());
         };

@@ -424,6 +424,32 @@ async fn a_directory_that_was_moved_away_is_noticed() {
     assert_eq!(assets.staged().await.unwrap().len(), 2);
 }
 
+/// No start finds the records of a segment that has no name. The log stops before it signs, and
+/// creates its journal again.
+#[tokio::test]
+async fn a_journal_that_is_removed_or_replaced_is_noticed() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    let refused = async |size| {
+        let error = assets.stage(size, "lost".into()).await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("was removed or replaced"), "{error}");
+    };
+    assets.stage(1, "a round".into()).await.unwrap();
+    std::fs::remove_dir_all(journal(directory.path())).unwrap();
+    refused(2).await;
+    assert!(assets.staged().await.unwrap().is_empty());
+    assets.stage(2, "another round".into()).await.unwrap();
+    // Another file in its place.
+    let segment = segments(directory.path()).remove(0);
+    let copy = directory.path().join("copy");
+    std::fs::copy(&segment, &copy).unwrap();
+    std::fs::rename(&copy, &segment).unwrap();
+    refused(3).await;
+    assert_eq!(assets.staged().await.unwrap().len(), 1);
+    assets.stage(3, "a third round".into()).await.unwrap();
+}
+
 /// A closed directory can be opened by another process. The first process can still read it, but no
 /// longer write to it.
 #[tokio::test]
