@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::directory::make_durably;
 pub use self::directory::make_private_directory;
-use self::directory::{Directory, OWN, existing, keep_private};
+use self::directory::{Directory, OWN, existing, keep_private, make_own_directories};
 use self::directory_lock::DirectoryLock;
 use self::durability::Durability;
 use self::journal::Journal;
@@ -186,8 +186,7 @@ impl PosixAssets {
         make_durably(&own, 0o700)?;
         keep_private(&own);
         let lock = DirectoryLock::take(&path)?;
-        make_durably(&own.join("journal"), 0o700)?;
-        make_durably(&path.join(publisher::TEMPORARY), 0o700)?;
+        make_own_directories(&path)?;
         let publisher = Publisher::new(&path, Arc::new(Stats::default()))?;
         let durability = durability.unwrap_or_else(|| Durability::of(publisher.root()));
         let paths = (path, given);
@@ -236,6 +235,7 @@ impl Assets for PosixAssets {
             }
             let _not_while_settling = d.settling.lock();
             d.still_there()?;
+            make_own_directories(&d.path)?;
             d.publisher.recovering(true);
             d.publisher.forget_checkpoint();
             d.journal.open()

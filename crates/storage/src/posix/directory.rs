@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::directory_lock::{DirectoryLock, LOCK};
 use super::durability::Durability;
 use super::journal::{Journal, open_directory};
-use super::publisher::Publisher;
+use super::publisher::{Publisher, TEMPORARY};
 use crate::{AssetError, Stats, file};
 
 /// The directory for private files.
@@ -102,6 +102,13 @@ impl Directory {
 pub(super) fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     let (there, open) = (path.metadata()?, file.metadata()?);
     Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
+}
+
+/// Creates the directories in [`OWN`] that are missing. Another program can remove them while the
+/// log runs.
+pub(super) fn make_own_directories(path: &Path) -> Result<(), AssetError> {
+    make_durably(&path.join(OWN).join("journal"), 0o700)?;
+    make_durably(&path.join(TEMPORARY), 0o700)
 }
 
 /// Removes permissions of other users that an older version or a umask left.

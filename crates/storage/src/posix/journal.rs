@@ -22,7 +22,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::contents::steadily;
-use super::directory::{is_same, make_durably};
+use super::directory::is_same;
 use super::second_look::{PastCache, still_writable};
 use super::segment::{self, SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
 use crate::guards::Guard;
@@ -214,9 +214,6 @@ impl Journal {
     }
 
     fn read(&self) -> Result<(Open, Vec<Bytes>), AssetError> {
-        // The directory can be removed while the log runs. The next start of the log, also in the
-        // same process, creates it again.
-        make_durably(&self.directory, 0o700)?;
         let mut files = self.segments()?;
         while let Some(unused) = files.pop_if(SegmentFile::never_used) {
             remove(&unused.path)?;

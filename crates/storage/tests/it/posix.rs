@@ -450,6 +450,17 @@ async fn a_journal_that_is_removed_or_replaced_is_noticed() {
     assets.stage(3, "a third round".into()).await.unwrap();
 }
 
+/// A program that removes old files can remove an empty directory.
+#[tokio::test]
+async fn a_recovery_creates_the_directory_of_unfinished_files_again() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    std::fs::remove_dir(directory.path().join(".lucarne/tmp")).unwrap();
+    assert!(assets.publish(asset("tile/0/000", "a")).await.is_err());
+    assets.staged().await.unwrap();
+    assets.publish(asset("tile/0/000", "a")).await.unwrap();
+}
+
 /// A closed directory can be opened by another process. The first process can still read it, but no
 /// longer write to it.
 #[tokio::test]
