@@ -126,7 +126,7 @@
 //! | [`State`], [`Published`] | the state of a log, and the checkpoint that readers may see |
 //! | [`Health`], [`Check`] | the results of the health checks |
 //! | [`Stats`], `recent_stats` | statistics of the last seconds |
-//! | `clock_jump`, [`believable`] | the protection against a clock that jumps forward |
+//! | `clock_jump`, [`believable`], [`next_timestamp`] | the protection against a wrong clock |
 //! | `scrub_status` | the progress of the scrubber |
 //! | `public_errors` | errors without locations |
 //! | [`Metrics`] | metrics of all logs of a process |
@@ -301,7 +301,7 @@ pub use recovery::known_checkpoints::KnownCheckpoint;
 pub use recovery::recover::{NeverPublished, Newest};
 pub use rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
 pub use shared::turn::{GiveTurn, Turn};
-pub use status::clock_jump::believable;
+pub use status::clock_jump::{believable, next_timestamp};
 pub use status::metrics::Metrics;
 pub use status::state::{Check, Health, Published, State, Stats};
 pub use submit::steps::{StepTime, StepTimes};

@@ -427,13 +427,18 @@ async fn existing(
     }
 }
 
-/// Warns about a log that signs only with `--confirm-clock`.
+/// Reports a clock with which the log does not sign, and warns if it signs only with
+/// `--confirm-clock`.
 fn clock(log: &LogSettings, signed_ms: u64, report: &mut Report) {
     let now_ms = log.clock.now_ms();
-    if !log.to_log_config().retired(now_ms)
-        && let Err(unconfirmed) = lucarne_log::believable(now_ms, signed_ms)
-    {
-        report.warning(log.line, log.key_path(""), unconfirmed.to_string());
+    if log.to_log_config().retired(now_ms) {
+        return;
+    }
+    let (line, key) = (log.line, log.key_path(""));
+    if let Err(behind) = lucarne_log::next_timestamp(now_ms, signed_ms) {
+        report.add(Severity::LogProblem, line, key, behind.to_string());
+    } else if let Err(unconfirmed) = lucarne_log::believable(now_ms, signed_ms) {
+        report.warning(line, key, unconfirmed.to_string());
     }
 }
 

@@ -42,7 +42,7 @@ use crate::recovery::recover::Recovered;
 use crate::sequence::phase::{Phase, Progress};
 use crate::sequence::term::Term;
 use crate::shared::Shared;
-use crate::status::clock_jump::TOLERATED_MS;
+use crate::status::clock_jump::next_timestamp;
 use crate::submit::session::Session;
 
 mod indexing;
@@ -237,11 +237,7 @@ impl Sequencer {
         let clock = &self.log.config.clock;
         let (now_ms, at) = (clock.now_ms(), std::time::Instant::now());
         let signed_ms = self.tree.timestamp_ms;
-        let next = now_ms.max(signed_ms + 1);
-        let behind_ms = next - now_ms;
-        if behind_ms > TOLERATED_MS {
-            return Err(Fatal::Clock { behind_ms });
-        }
+        let next = next_timestamp(now_ms, signed_ms)?;
         let confirmed = clock.is_confirmed();
         self.log
             .status

@@ -37,6 +37,21 @@ pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
     }
 }
 
+/// Returns the next timestamp of a log whose last timestamp is `signed_ms`. Timestamps never
+/// decrease, even if the clock does.
+///
+/// # Errors
+/// [`Fatal::Clock`] if the clock is far behind, because SCTs would lie in the future.
+pub fn next_timestamp(wall_ms: u64, signed_ms: u64) -> Result<u64, Fatal> {
+    let next_ms = wall_ms.max(signed_ms.saturating_add(1));
+    let behind_ms = next_ms - wall_ms;
+    if behind_ms > TOLERATED_MS {
+        Err(Fatal::Clock { behind_ms })
+    } else {
+        Ok(next_ms)
+    }
+}
+
 /// A reading of the clock.
 #[derive(Clone, Copy)]
 struct ClockReading {

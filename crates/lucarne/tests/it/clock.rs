@@ -52,6 +52,23 @@ fn a_clock_far_behind_is_waited_for() {
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
+#[test]
+fn check_reports_a_clock_far_behind() {
+    let site = Site::create([("late", String::new())]);
+    let key = site.key("late");
+    let origin = format!("{}/late", site.address());
+    let newest = site.signed("late").unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let future_ms = signed_ms + 3600 * 1000;
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
+    let note = note.unwrap();
+    std::fs::write(site.data("late").join("checkpoint"), &note).unwrap();
+    site.sign("late", note.as_bytes());
+    let (code, said) = site.lucarne(&["check"]);
+    assert_eq!(code, 3, "{said}");
+    assert_has(&said, "ms behind the last signed timestamp: correct it");
+}
+
 /// A test cannot let the clock jump, so this log last signed three days ago.
 #[test]
 fn a_start_after_days_is_confirmed_with_the_day() {
