@@ -137,9 +137,12 @@ pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     Finding::new(served(path), detail)
 }
 
-/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts entries
+/// Size limit of a data tile. 256 entries of 2^24 bytes would be larger, but no log accepts entries
 /// of this size.
 const LARGEST: u64 = 256 << 20;
+/// Size limit of all other files: the largest certificate in a log has 2^24 bytes (RFC 6962,
+/// section 3.1).
+const LARGEST_OTHER: u64 = 16 << 20;
 
 /// Decodes the content coding of a body. A log may send gzip unrequested (static-ct-api, "Log
 /// Entries"), but zstd only if it is in `accept`.
@@ -151,14 +154,19 @@ pub(crate) fn decoded(
 ) -> Result<Bytes, Finding> {
     let coding = coding.unwrap_or("identity").trim();
     let found = |detail: String| Finding::new(checks::ENCODING, format!("{path}: {detail}"));
+    let most = if path.starts_with("tile/data/") {
+        LARGEST
+    } else {
+        LARGEST_OTHER
+    };
     let allowed = match coding {
         "" | "identity" => return Ok(body),
         "gzip" | "x-gzip" => true,
         other => accept.contains(other),
     };
-    match decode(coding, &body, LARGEST).filter(|_| allowed) {
+    match decode(coding, &body, most).filter(|_| allowed) {
         Some(Ok(plain)) => Ok(plain.into()),
-        Some(Err(error)) => Err(found(problem(coding, &error, LARGEST))),
+        Some(Err(error)) => Err(found(problem(coding, &error, most))),
         None => Err(found(format!(
             "the response has the content coding {coding}, expected {accept}"
         ))),
@@ -198,5 +206,20 @@ mod tests {
             let finding = take(Some(coding), accept, body).unwrap_err();
             assert_eq!(finding.check, checks::ENCODING);
         }
+    }
+
+    #[test]
+    fn a_small_file_that_decodes_to_much_is_refused() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&vec![0; (LARGEST_OTHER + 1) as usize])
+            .unwrap();
+        let gzip = Bytes::from(gzip.finish().unwrap());
+        for path in ["checkpoint", "tile/0/000"] {
+            let finding = decoded(path, Some("gzip"), "gzip", gzip.clone()).unwrap_err();
+            let detail =
+                format!("{path}: the body is larger than 16 MiB when it is decoded (gzip)");
+            assert_eq!(finding, Finding::new(checks::ENCODING, detail));
+        }
+        assert!(decoded("tile/data/000", Some("gzip"), "gzip", gzip).is_ok());
     }
 }

@@ -6,10 +6,11 @@ mod entry_audit;
 mod inclusion;
 mod verified_tree;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use lucarne_tlog::{Hash, Level, LoadError, MAX_TREE_SIZE, RightEdge, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
 use self::consistency::{ExtendedTree, entry_leaves, extend, load_edge};
@@ -138,12 +139,20 @@ impl Monitor {
         size: u64,
         sink: &dyn CheckSink,
     ) -> Result<Vec<Hash>, FetchError> {
-        let tiles: Vec<Tile> = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
-            .filter_map(|index| Tile::widest(Level::Hashes(0), index, size))
-            .collect();
+        if size > MAX_TREE_SIZE {
+            let error = LoadError::<Infallible>::Size(size);
+            return Err(Finding::new(checks::TILE_WELLFORMED, error).into());
+        }
+        let mut tiles = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
+            .filter_map(move |index| Tile::widest(Level::Hashes(0), index, size));
         let known = edge.partial(0);
-        let mut leaves = Vec::with_capacity((size - edge.size()) as usize);
-        for group in tiles.chunks(TOGETHER) {
+        // The size in the checkpoint may be wrong: memory is used only for served tiles.
+        let mut leaves = Vec::new();
+        loop {
+            let group: Vec<Tile> = tiles.by_ref().take(TOGETHER).collect();
+            if group.is_empty() {
+                return Ok(leaves);
+            }
             let paths: Vec<String> = group.iter().map(Tile::path).collect();
             for (tile, answer) in group.iter().zip(fetch.get_all(&paths).await) {
                 let bytes = fetch::resolve(fetch, tile, Some(answer)).await?;
@@ -161,7 +170,6 @@ impl Monitor {
                 leaves.extend_from_slice(new);
             }
         }
-        Ok(leaves)
     }
 
     /// Checks whether the entries lead to the root, after the hash tiles did not.

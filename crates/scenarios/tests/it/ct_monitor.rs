@@ -432,6 +432,24 @@ async fn what_is_wrong_with_checkpoints() {
     assert_eq!(watch.monitor.size(), 320);
 }
 
+/// Sizes for which no memory must be reserved before the log serves the tiles.
+#[tokio::test]
+async fn a_signed_size_without_tiles_costs_nothing() {
+    for (size, check) in [
+        (1 << 36, checks::TILE_SERVED),
+        (1 << 40, checks::TILE_SERVED),
+        ((1 << 40) + 1, checks::TILE_WELLFORMED),
+        (u64::MAX, checks::TILE_WELLFORMED),
+    ] {
+        let mut log = Log::new();
+        log.grow(300);
+        let mut watch = Watch::of(&mut log).await;
+        log.sign(size, leaf_hash(b"no tree"), NOW + 301);
+        assert_eq!(watch.look(&mut log).await, [check], "{size}");
+        assert_eq!(watch.monitor.size(), 300);
+    }
+}
+
 /// Another reader was served a fork, which does not become part of the verified tree.
 #[tokio::test]
 async fn a_checkpoint_on_the_way_is_compared_too() {
