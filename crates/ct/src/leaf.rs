@@ -24,25 +24,29 @@ pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] 
     [kind, high, low, a, b, c, d, e]
 }
 
-/// Returns the index in a list of extensions; `None` if the list has no `leaf_index` or is
-/// malformed.
+/// Returns the index in a list of extensions; `None` if the list has no `leaf_index`, has two
+/// extensions of one type, or is malformed (static-ct-api, "SCT Extension").
 pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
-    loop {
-        let kind = take(&mut extensions, 1)?;
-        let length = take(&mut extensions, 2)?;
-        let value = take(
-            &mut extensions,
-            usize::from(length[0]) << 8 | usize::from(length[1]),
-        )?;
-        if kind == [0] {
+    let mut seen = [false; 256];
+    let mut index = None;
+    while let Some((kind, mut rest)) = extensions.split_first() {
+        let length = take(&mut rest, 2)?;
+        let length = usize::from(length[0]) << 8 | usize::from(length[1]);
+        let value = take(&mut rest, length)?;
+        if std::mem::replace(&mut seen[usize::from(*kind)], true) {
+            return None;
+        }
+        if *kind == 0 {
             let value: [u8; 5] = value.try_into().ok()?;
-            return Some(
+            index = Some(
                 value
                     .iter()
                     .fold(0, |index, byte| index << 8 | u64::from(*byte)),
             );
         }
+        extensions = rest;
     }
+    index
 }
 
 /// Appends the MerkleTreeLeaf of an entry. The tree hashes these bytes, and the SCT has a signature
@@ -199,8 +203,8 @@ pub enum TileLeafError {
     /// The entry type is neither 0 nor 1.
     #[error("unknown entry type {0}; expected 0 or 1")]
     UnknownEntryType(u16),
-    /// The extensions have no `leaf_index`.
-    #[error("an entry has no leaf_index extension")]
+    /// The extensions are not a list of different types with a `leaf_index`.
+    #[error("the extensions of an entry are not a list of different types with a leaf_index")]
     NoLeafIndex,
     /// The fingerprints are not a multiple of 32 bytes.
     #[error("the fingerprints of an entry have {0} bytes; expected a multiple of 32")]

@@ -257,6 +257,39 @@ mod tests {
     }
 
     #[test]
+    fn the_index_is_the_one_of_a_valid_list() {
+        let index = |extensions: &[&[u8]]| {
+            let sct = Sct {
+                log_id: LogId([0; 32]),
+                timestamp: 0,
+                extensions: extensions.concat(),
+                signature: Vec::new(),
+            };
+            sct.index()
+        };
+        let leaf_index = [0, 0, 5, 0, 0, 0, 0, 7].as_slice();
+        let other = [1, 0, 2, 8, 9].as_slice();
+        for valid in [
+            &[leaf_index][..],
+            &[leaf_index, other],
+            &[other, leaf_index],
+        ] {
+            assert_eq!(index(valid), Some(7), "{valid:?}");
+        }
+        for invalid in [
+            &[][..],
+            &[other],
+            &[leaf_index, leaf_index],
+            &[other, leaf_index, other],
+            &[leaf_index, &[1]],
+            &[leaf_index, &[1, 0, 2, 8]],
+            &[&[0, 0, 4, 0, 0, 0, 7]],
+        ] {
+            assert_eq!(index(invalid), None, "{invalid:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_sct() {
         for json in [
             "",
