@@ -328,6 +328,8 @@ impl ReadIteration<'_> {
             return Err(Finding::new(checks::ENTRY_HASH, detail).into());
         }
         sink.passed(checks::ENTRY_HASH);
+        self.not_newer(tile, entries.newest)?;
+        sink.passed(checks::CHECKPOINT_TIMESTAMP);
         let recorder = self.iteration.recorder();
         recorder.count(self.tags, "ct_entries_read", entries.leaves.len() as u64);
         if tile.is_full() {
@@ -335,6 +337,22 @@ impl ReadIteration<'_> {
         }
         self.log.named(entries.fingerprints);
         Ok(())
+    }
+
+    /// Checks that the newest entry of `tile` is not newer than the newest checkpoint.
+    fn not_newer(&self, tile: &Tile, newest: u64) -> Result<(), Finding> {
+        let head = self.log.monitored.tree_heads.lock().newest();
+        match head {
+            Some(head) if newest > head.timestamp => {
+                let detail = format!(
+                    "the checkpoint of size {} is from {}, and covers an entry of {tile} from \
+                     {newest}",
+                    head.size, head.timestamp
+                );
+                Err(Finding::new(checks::CHECKPOINT_TIMESTAMP, detail))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn issuer(&mut self, random: &mut Random) -> Result<(), FetchError> {
