@@ -29,6 +29,7 @@ use self::place::Place;
 pub(crate) use self::place::opened;
 use self::report::Report;
 pub(crate) use self::state::State;
+use crate::causes::causes;
 use crate::commands::atomic;
 use crate::commands::lock::show;
 use crate::config::rfc3339;
@@ -55,7 +56,7 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     match runtime::run(check) {
         Ok(code) => code,
         Err(error) => {
-            errln!("lucarne: the log was not checked: {error:#}");
+            errln!("lucarne: the log was not checked: {}", causes(&error));
             ExitCode::from(INCOMPLETE)
         }
     }
@@ -157,7 +158,7 @@ impl Head {
         };
         let verified = place.verifier.verify(&note);
         let (checkpoint, _) =
-            verified.with_context(|| format!("cannot verify {location}/checkpoint"))?;
+            verified.with_context(|| format!("cannot verify the checkpoint in {location}"))?;
         Ok(Head {
             note,
             checkpoint,

@@ -338,6 +338,13 @@ fn a_check_goes_on_from_its_state() {
     let problem = lines.iter().find(|line| line["problem"] == "lock");
     let detail = problem.unwrap()["detail"].as_str().unwrap();
     assert_has(detail, "neither journal nor storage");
+    // A message has each of its causes once.
+    let extended = note.replacen("\n\n", "\nextension\n\n", 1);
+    std::fs::write(log.data().join("checkpoint"), extended).unwrap();
+    let (code, text) = lucarne(log.path(), &["fsck"]);
+    assert_eq!(code, 2, "{text}");
+    assert_has(&text, "cannot verify the checkpoint in ");
+    assert_eq!(text.matches("has extension lines").count(), 1, "{text}");
 }
 
 /// Checks a log in a bucket.
