@@ -16,6 +16,22 @@ pub struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// Returns an estimate of the memory of the node and its descendants, in bytes.
+    fn size(&self) -> usize {
+        let contents = match &self.value {
+            Value::Nothing | Value::Unset => 0,
+            Value::Scalar(text) => text.len(),
+            Value::List(items) => items.iter().map(Node::size).sum(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| entry.key.len() + size_of::<String>() + entry.value.size())
+                .sum(),
+        };
+        size_of::<Node>() + contents
+    }
+}
+
 /// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -95,6 +111,7 @@ pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
     let mut builder = Builder {
         events: Parser::new_from_str(yaml),
         anchors: HashMap::new(),
+        copied: 0,
     };
     loop {
         match builder.next()? {
@@ -114,9 +131,16 @@ pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
     }
 }
 
+/// Limit of the [size](Node::size) of all nodes that aliases copy. Nested aliases multiply, so that
+/// a file of 1 KiB can otherwise fill the memory.
+const MOST_COPIED: usize = 64 << 20;
+
 struct Builder<'y, I: Iterator<Item = Spanned<'y>>> {
     events: I,
-    anchors: HashMap<usize, Node>,
+    /// Anchored nodes, with their sizes.
+    anchors: HashMap<usize, (Node, usize)>,
+    /// Size of all nodes that aliases have copied.
+    copied: usize,
 }
 
 type Spanned<'y> = Result<(Event<'y>, granit_parser::Span), ScanError>;
@@ -162,16 +186,23 @@ impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
         };
         let node = Node { line, value };
         if let Some(id) = anchor {
-            self.anchors.insert(id, node.clone());
+            self.anchors.insert(id, (node.clone(), node.size()));
         }
         Ok(node)
     }
 
-    fn alias(&self, id: usize, line: usize) -> Result<Value, SyntaxError> {
-        let target = self.anchors.get(&id).ok_or(SyntaxError {
+    fn alias(&mut self, id: usize, line: usize) -> Result<Value, SyntaxError> {
+        let (target, size) = self.anchors.get(&id).ok_or(SyntaxError {
             line,
             message: "this alias refers to an anchor that is not complete here".into(),
         })?;
+        self.copied = self.copied.saturating_add(*size);
+        if self.copied > MOST_COPIED {
+            return Err(SyntaxError {
+                line,
+                message: "the aliases of this file copy more than 64 MiB: remove aliases".into(),
+            });
+        }
         Ok(target.value.clone())
     }
 
@@ -264,6 +295,23 @@ fn unexpected(line: usize) -> SyntaxError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ten levels of ten aliases each are ten thousand million nodes.
+    #[test]
+    fn nested_aliases_are_bounded() {
+        let levels = |count: usize| {
+            let mut yaml = String::from("a0: &a0 [x]\n");
+            for level in 1..=count {
+                let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+                yaml.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+            }
+            yaml
+        };
+        parse(&levels(3)).unwrap();
+        let error = parse(&levels(10)).unwrap_err();
+        assert!(error.message.contains("64 MiB"), "{}", error.message);
+        assert!(error.line > 3, "{}", error.line);
+    }
 
     #[test]
     fn frequent_mistakes_have_a_remedy() {
