@@ -144,6 +144,14 @@ impl Plan {
 fn scenarios(top: &Section<'_>, kinds: &[Kind], report: &mut Report) -> Vec<PlannedScenario> {
     let entries = match top.get("scenarios") {
         Some(Node {
+            line,
+            value: Value::Map(entries),
+        }) if entries.is_empty() => {
+            let message = "must have at least one scenario, but the map is empty";
+            report.problem(Some(*line), "scenarios", message);
+            return Vec::new();
+        }
+        Some(Node {
             value: Value::Map(entries),
             ..
         }) => entries,

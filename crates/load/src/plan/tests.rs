@@ -258,6 +258,10 @@ fn what_is_missing_is_told_with_an_example() {
         &["p: scenarios: is missing: a map from names to scenarios"],
     );
     problems(
+        "name: n\nscenarios: {}\n",
+        &["p:2: scenarios: must have at least one scenario, but the map is empty"],
+    );
+    problems(
         "scenarios:\n  w:\n    executor: constant-arrival-rate\n",
         &[
             "p:3: scenarios.w.duration: is missing; for example `duration: 60s`",
