@@ -18,8 +18,12 @@ impl Note {
     /// Headline of the note about work that was cut off or panicked.
     pub(crate) const NOT_FINISHED: &str = "Not finished";
 
-    /// Returns whether the note states that the run did not begin, or was cut off.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        [Note::NOT_BEGUN, Note::NOT_FINISHED].contains(&self.title.as_str())
+    /// Headline of the note about a run that was worse than its baseline.
+    pub(crate) const WORSE: &str = "Worse than the baseline";
+
+    /// Returns whether the note states a failure that the figures of a merged run cannot show: the
+    /// run did not begin, was cut off, or was worse than its baseline.
+    pub(crate) fn is_lasting(&self) -> bool {
+        [Note::NOT_BEGUN, Note::NOT_FINISHED, Note::WORSE].contains(&self.title.as_str())
     }
 }

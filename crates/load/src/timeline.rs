@@ -127,6 +127,11 @@ fn pairs(points: &[Point]) -> Vec<Point> {
 }
 
 impl Timeline {
+    /// Returns whether the points, if any, have an interval.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.points.is_empty() || self.interval > 0.0
+    }
+
     /// Merges another timeline, aligned at the beginning. `rows[i]` is the row of this timeline for
     /// row `i` of `other`.
     pub(crate) fn beside(&mut self, other: &Timeline, rows: &[usize]) {

@@ -6,7 +6,7 @@ use std::fmt;
 use super::format::{self, pad, pad_left, printable};
 use super::statistics::{Statistics, per, share};
 use crate::metric::milliseconds;
-use crate::{Histogram, Metric, Summary};
+use crate::{Histogram, Metric, Note, Summary};
 
 /// Minimum number of samples for a reliable percentile. With fewer samples, a difference must
 /// exceed the confidence intervals.
@@ -85,6 +85,17 @@ impl Comparison {
         self.rows
             .iter()
             .filter(|row| matches!(row.outcome, Outcome::Worse | Outcome::Missing))
+    }
+
+    /// Returns the note for the summary of a run that fails the comparison. With this note, the
+    /// run stays failed when its summary is merged.
+    pub fn note(&self) -> Option<Note> {
+        let line = |row: &Row| format!("{}: {}", row.scenario, row.figure);
+        let lines: Vec<String> = self.regressions().map(line).collect();
+        (!lines.is_empty()).then(|| Note {
+            title: Note::WORSE.into(),
+            lines,
+        })
     }
 }
 

@@ -12,6 +12,9 @@ pub enum MergeError {
     /// There are no summaries.
     #[error("there are no summaries to merge")]
     Nothing,
+    /// A timeline with points has no interval, so that it cannot be aligned with others.
+    #[error("the timeline of a summary has points, but its interval is not above 0")]
+    Interval,
     /// A metric is a trend in one summary and a counter in another.
     #[error("metric \"{metric}\" is a {mine} in one summary and a {theirs} in another")]
     Kinds {
@@ -33,8 +36,12 @@ impl Summary {
     ///
     /// # Errors
     ///
-    /// If there are no parts, or if a metric has different kinds in the parts.
+    /// If there are no parts, if a metric has different kinds in the parts, or if a timeline has
+    /// points without an interval.
     pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
+        if parts.iter().any(|part| !part.timeline.is_valid()) {
+            return Err(MergeError::Interval);
+        }
         let lasting = parts.iter().map(Summary::lasting_verdict);
         let lasting = lasting.fold(Verdict::Passed, Verdict::worse);
         let mut parts = parts.into_iter();
@@ -57,11 +64,11 @@ impl Summary {
     /// than a baseline.
     fn lasting_verdict(&self) -> Verdict {
         let idle = || self.scenarios.iter().all(|scenario| scenario.started == 0);
-        let incomplete = || self.notes.iter().any(Note::is_incomplete);
+        let lasting = || self.notes.iter().any(Note::is_lasting);
         match self.verdict {
             Verdict::Interrupted | Verdict::Configuration | Verdict::OutputFailed => self.verdict,
             Verdict::Unreachable if idle() => Verdict::Unreachable,
-            Verdict::Crossed | Verdict::Unreachable if incomplete() => Verdict::Crossed,
+            Verdict::Crossed | Verdict::Unreachable if lasting() => Verdict::Crossed,
             Verdict::Crossed if self.held() != Verdict::Crossed => Verdict::Crossed,
             _ => Verdict::Passed,
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use lucarne_load::report::baseline::compare;
 use lucarne_load::{
     Exchange, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig,
     Stop, Summary, Tags, Verdict, VirtualUser,
@@ -252,6 +253,9 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     assert_eq!(merged.verdict, Verdict::Unjudged);
     assert_eq!(merged.timeline.points[0].scenarios[0].asked, 400.0);
     assert!(Summary::merge(Vec::new()).is_err());
+    let mut without_interval = summary.clone();
+    without_interval.timeline.interval = 0.0;
+    Summary::merge(vec![without_interval, summary.clone()]).unwrap_err();
     let newer = text.replacen("lucarne-load/1", "lucarne-load/9", 1);
     let refused = serde_json::from_str::<Summary>(&newer)
         .unwrap_err()
@@ -302,6 +306,21 @@ fn a_failed_part_stays_failed() {
     let mut cut_off = part();
     cut_off.verdict = Verdict::Crossed;
     let merged = Summary::merge(vec![part(), cut_off]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    // A part that crossed a threshold, and was also worse than its baseline: the threshold passes
+    // for the merged figures, the comparison does not.
+    let mut worse = part();
+    worse.verdict = Verdict::Crossed;
+    for threshold in &mut worse.thresholds {
+        threshold.passed = false;
+    }
+    let merged = Summary::merge(vec![part(), worse.clone()]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
+    let mut missing = part();
+    missing.series.clear();
+    assert_eq!(compare(&part(), &part(), 1000.0).note(), None);
+    worse.notes.extend(compare(&part(), &missing, 1.1).note());
+    let merged = Summary::merge(vec![part(), worse]).unwrap();
     assert_eq!(merged.verdict, Verdict::Crossed);
     let mut idle = part();
     idle.verdict = Verdict::Unreachable;

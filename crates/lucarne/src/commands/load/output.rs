@@ -153,6 +153,7 @@ impl Report {
         if let Some(old) = baseline {
             let comparison = baseline::compare(old, summary, self.max_regression);
             text.push_str(&format!("\n{comparison}"));
+            summary.notes.extend(comparison.note());
             verdict = match (comparison.passed(), verdict) {
                 (true, Verdict::Unjudged) => Verdict::Passed,
                 (true, verdict) => verdict,
