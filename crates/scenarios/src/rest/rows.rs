@@ -102,6 +102,8 @@ pub(super) enum RowsError {
 pub(super) enum FormatError {
     #[error("there is no header line")]
     NoHeader,
+    #[error("the header line has the column `{0}` twice: rename one column")]
+    Repeated(String),
     #[error("line {line}: expected {expected} values, found {found}")]
     Values {
         line: usize,
@@ -157,6 +159,11 @@ impl Table {
             return Err(FormatError::NoHeader);
         }
         let (_, columns) = records.remove(0);
+        for (index, column) in columns.iter().enumerate() {
+            if columns[..index].contains(column) {
+                return Err(FormatError::Repeated(column.clone()));
+            }
+        }
         for (line, record) in &records {
             if record.len() != columns.len() {
                 return Err(FormatError::Values {
@@ -346,6 +353,13 @@ mod tests {
         assert_eq!(
             Table::read(path).unwrap_err().to_string(),
             format!("the file `{path}`: there is no header line")
+        );
+        std::fs::write(path, "name,id,name\na,1,b\n").unwrap();
+        assert_eq!(
+            Table::read(path).unwrap_err().to_string(),
+            format!(
+                "the file `{path}`: the header line has the column `name` twice: rename one column"
+            )
         );
     }
 
