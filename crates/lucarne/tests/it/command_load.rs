@@ -192,11 +192,22 @@ fn files_of_a_run_and_what_they_are_good_for() {
     // A run compared with itself has no regression.
     let (code, said) = load(here.path(), &["merge", "a.json", "--baseline", "a.json"]);
     assert_eq!(code, 0, "{said}");
+    // The start of another run differs.
+    let other = summary.replacen("\"started\":", "\"started\":1", 1);
+    fs::write(file("other.json"), other).unwrap();
     let (code, said) = load(
         here.path(),
-        &["merge", "a.json", "a.json", "-o", "both.json"],
+        &["merge", "a.json", "other.json", "-o", "both.json"],
     );
     assert_eq!(code, 0, "{said}");
+    // The same run must not count twice, neither by its own summary nor by the merged summary.
+    for repeated in [["a.json", "a.json"], ["a.json", "both.json"]] {
+        let args = [&["merge"][..], &repeated, &["-o", "again.json"]].concat();
+        let (code, said) = load(here.path(), &args);
+        assert_eq!(code, 104, "{said}");
+        assert_has(&said, "has the same run as a.json: name each run once");
+        assert!(!file("again.json").exists());
+    }
     assert_has(
         &fs::read_to_string(file("both.json")).unwrap(),
         "\"lucarne-load/1\"",

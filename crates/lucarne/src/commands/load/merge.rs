@@ -38,6 +38,14 @@ pub(super) fn run(options: &Options) -> ExitCode {
         (Ok(baseline), Ok(parts)) => (baseline, parts),
         (Err(why), _) | (_, Err(why)) => return misconfigured(why),
     };
+    if let Some((first, second)) = repeated(&parts) {
+        let (first, second) = (&options.summaries[first], &options.summaries[second]);
+        return misconfigured(format_args!(
+            "cannot merge the summaries: {} has the same run as {}: name each run once",
+            second.display(),
+            first.display()
+        ));
+    }
     let mut whole = match Summary::merge(parts) {
         Ok(whole) => whole,
         Err(error) => return misconfigured(format_args!("cannot merge the summaries: {error}")),
@@ -45,4 +53,21 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let verdict: Verdict = whole.verdict;
     let verdict = report.write(&mut whole, baseline.as_ref(), verdict);
     exit(verdict)
+}
+
+/// Returns the indices of two summaries of the same run, whose figures would count twice. One of
+/// both can also be the result of an earlier merge that began with this run.
+fn repeated(parts: &[Summary]) -> Option<(usize, usize)> {
+    let same = |one: &Summary, other: &Summary| {
+        // A run that could not begin has no start.
+        one.started != 0
+            && one.started == other.started
+            && one.command == other.command
+            && one.environment.host == other.environment.host
+            && one.environment.peak_memory == other.environment.peak_memory
+    };
+    parts.iter().enumerate().find_map(|(index, part)| {
+        let earlier = parts[..index].iter().position(|other| same(other, part))?;
+        Some((earlier, index))
+    })
 }
