@@ -75,9 +75,9 @@ pub enum Outcome {
 }
 
 impl Comparison {
-    /// Returns whether no figure is worse by more than the factor.
+    /// Returns whether the baseline has figures, and none is worse by more than the factor.
     pub fn passed(&self) -> bool {
-        self.regressions().next().is_none()
+        !self.rows.is_empty() && self.regressions().next().is_none()
     }
 
     /// Returns the rows that fail the comparison.
@@ -91,7 +91,10 @@ impl Comparison {
     /// run stays failed when its summary is merged.
     pub fn note(&self) -> Option<Note> {
         let line = |row: &Row| format!("{}: {}", row.scenario, row.figure);
-        let lines: Vec<String> = self.regressions().map(line).collect();
+        let mut lines: Vec<String> = self.regressions().map(line).collect();
+        if self.rows.is_empty() {
+            lines.push("the baseline has no figures to compare with".into());
+        }
         (!lines.is_empty()).then(|| Note {
             title: Note::WORSE.into(),
             lines,
@@ -281,7 +284,10 @@ impl fmt::Display for Comparison {
         let worse = self.regressions().count();
         let allowed = format::significant(self.max_regression);
         match (self.rows.is_empty(), worse) {
-            (true, _) => writeln!(f, "    The baseline has no scenarios to compare with."),
+            (true, _) => writeln!(
+                f,
+                "    ✗ the baseline has no figures to compare with: name the summary of a run with responses"
+            ),
             (_, 0) => writeln!(f, "\n    ✓ nothing is worse by more than ×{allowed}"),
             (_, 1) => writeln!(
                 f,
@@ -359,6 +365,20 @@ mod tests {
                 .all(|row| row.outcome == Outcome::Same)
         );
         assert!(comparison.to_string().contains("✓ nothing is worse"));
+    }
+
+    #[test]
+    fn a_baseline_without_figures_fails() {
+        let mut old = sample::summary();
+        old.series.clear();
+        let comparison = compare(&old, &sample::summary(), 1.0);
+        assert!(!comparison.passed(), "{comparison}");
+        assert!(comparison.note().is_some());
+        assert!(
+            comparison
+                .to_string()
+                .contains("✗ the baseline has no figures")
+        );
     }
 
     #[test]
