@@ -32,14 +32,10 @@ impl Endpoint {
     /// # Errors
     /// See [`EndpointError`].
     pub async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Self>, EndpointError> {
-        let endpoint = Self::direct(url, options).await?;
-        let environment = |name: &str| std::env::var(name).ok();
-        match proxies::named(endpoint.tls.is_some(), &endpoint.host, environment) {
-            Some(variable) => Err(EndpointError::Proxy {
-                host: endpoint.host.clone(),
-                variable,
-            }),
-            None => Ok(endpoint),
+        // Before the lookup, because machines behind a proxy often cannot resolve the host.
+        match proxied(url) {
+            Some((host, variable)) => Err(EndpointError::Proxy { host, variable }),
+            None => Self::direct(url, options).await,
         }
     }
 
@@ -118,6 +114,22 @@ impl Endpoint {
             None => "http",
         }
     }
+}
+
+/// Returns the host of the URL, and the environment variable with the proxy that other clients
+/// would use for this host; `None` without such a proxy, or if the URL is invalid.
+fn proxied(url: &str) -> Option<(String, &'static str)> {
+    let parsed = Url::parse(url).ok()?;
+    let secure = match parsed.scheme() {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    let host = parsed.host_str()?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let environment = |name: &str| std::env::var(name).ok();
+    let variable = proxies::named(secure, host, environment)?;
+    Some((host.to_owned(), variable))
 }
 
 async fn addresses(

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::load_test::{authorities, log_for_load};
-use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, all, assert_has, lucarne, ready, run};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 
 /// Runs `lucarne load` with these arguments, and returns the exit code and the whole output.
@@ -256,6 +256,25 @@ fn files_of_a_run_and_what_they_are_good_for() {
         assert_eq!(code, 111, "{said}");
         assert_has(&said, "/dev/full cannot be written");
     }
+}
+
+/// The proxy is the reason even if this machine cannot resolve the host.
+#[test]
+fn a_target_behind_a_proxy_of_the_environment_is_refused() {
+    let here = temp_dir();
+    let output = Launch::new(LUCARNE)
+        .args(["load", "rest", "--url", "http://host.invalid/"])
+        .args(["--rate", "1", "--duration", "1s"])
+        .env("http_proxy", "")
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .env("NO_PROXY", "")
+        .env("no_proxy", "")
+        .directory(here.path())
+        .run()
+        .unwrap();
+    let said = all(&output);
+    assert_eq!(output.status.code(), Some(104), "{said}");
+    assert_has(&said, "would be reached through the proxy of HTTP_PROXY");
 }
 
 #[test]
