@@ -19,6 +19,7 @@ use crate::failure::{Failure, Step};
 use crate::identity::TlsClient;
 use crate::limits::{FIELDS, STREAM_WINDOW};
 use crate::pool::{Http1, Http2};
+use crate::timed_body::BodyError;
 use crate::verify::Verifier;
 
 /// Opens connections and performs their handshakes.
@@ -127,6 +128,23 @@ pub(crate) fn closed(error: hyper::Error) -> Failure {
         format!("The exchange with the server was interrupted: {error}{cause}.")
     };
     Failure::Closed(why)
+}
+
+/// Returns the failure if the connection with the server ended because the client did not send a
+/// complete and valid body.
+pub(crate) fn body_failed(error: &hyper::Error) -> Option<Failure> {
+    let cause = std::error::Error::source(error)?;
+    let why = match cause.downcast_ref::<BodyError>()? {
+        BodyError::Unwanted => return None,
+        BodyError::Hyper(error) => match std::error::Error::source(error) {
+            Some(cause) => cause.to_string(),
+            None => error.to_string(),
+        },
+        why => why.to_string(),
+    };
+    Some(Failure::Body(format!(
+        "The proxy cannot read the body of the request: {why}."
+    )))
 }
 
 /// Returns the failure for a TLS alert that a server sends after the handshake, for example because

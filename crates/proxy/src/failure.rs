@@ -34,6 +34,8 @@ pub enum Failure {
     Request(String),
     /// The request has an unsupported transfer coding; a sentence that names the coding.
     Coding(String),
+    /// The body of the request ended early or is not valid; a sentence with the reason.
+    Body(String),
     /// The response has an unsupported transfer coding; a sentence that names the coding.
     ServerCoding(String),
     /// The client sent no credentials, or unknown ones.
@@ -89,7 +91,7 @@ impl Failure {
     /// Returns the status of the proxy's response.
     pub fn status(&self) -> StatusCode {
         match self {
-            Failure::Request(_) => StatusCode::BAD_REQUEST,
+            Failure::Request(_) | Failure::Body(_) => StatusCode::BAD_REQUEST,
             Failure::Coding(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Failure::Refused(_) => StatusCode::FORBIDDEN,
@@ -107,7 +109,7 @@ impl Failure {
     /// 9209, section 2.3).
     pub fn kind(&self) -> &'static str {
         match self {
-            Failure::Request(_) | Failure::Coding(_) => "http_request_error",
+            Failure::Request(_) | Failure::Coding(_) | Failure::Body(_) => "http_request_error",
             Failure::ServerCoding(_) => "http_response_transfer_coding",
             Failure::Authentication => "proxy_authentication_required",
             Failure::Checks(_) => "password_check_limit_reached",
@@ -132,6 +134,7 @@ impl Failure {
         match self {
             Failure::Request(_) => "This request is not valid for a proxy",
             Failure::Coding(_) => "The request is encoded in a way that is not supported",
+            Failure::Body(_) => "The body of the request is incomplete or invalid",
             Failure::ServerCoding(_) => "The response is encoded in a way that is not supported",
             Failure::Authentication => "The proxy requires a user name and a password",
             Failure::Checks(_) => "Too many passwords wait to be checked",
@@ -152,6 +155,7 @@ impl Failure {
         match self {
             Failure::Request(why)
             | Failure::Coding(why)
+            | Failure::Body(why)
             | Failure::ServerCoding(why)
             | Failure::Resolve(why)
             | Failure::Connect(why)
@@ -188,6 +192,10 @@ impl Failure {
             Failure::Coding(_) | Failure::ServerCoding(_) => {
                 "Compress with Content-Encoding instead of Transfer-Encoding, or forward the \
                  host by a rule (action: tunnel)."
+            }
+            Failure::Body(_) => {
+                "Check the client: it must send the complete body in time, and each chunk must be \
+                 valid (RFC 9112, section 7.1)."
             }
             Failure::Authentication => {
                 "Configure a user name and a password for the proxy in the client."

@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 
-use crate::connector::{closed, ended_by};
+use crate::connector::{body_failed, closed, ended_by};
 use crate::ending::ConnectionEnd;
 use crate::expect::BodyGate;
 use crate::failure::{Failure, Step};
@@ -200,8 +200,12 @@ pub(crate) async fn send(
     }
 }
 
-/// Converts the error of a request without a response, for the peer that received the request.
+/// Converts the error of a request without a response, for the peer that failed: the client, the
+/// server or the upstream proxy.
 fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure {
+    if let Some(failure) = body_failed(&error) {
+        return failure;
+    }
     match (route.forwarder(), end.alert()) {
         (Some(proxy), _) => relay::broke(&error, proxy),
         (None, Some(alert)) => ended_by(alert),

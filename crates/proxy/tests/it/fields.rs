@@ -78,6 +78,28 @@ async fn transfer_codings_other_than_chunked_are_refused() {
 }
 
 #[tokio::test]
+async fn an_invalid_body_is_a_failure_of_the_client() {
+    let rig = Rig::new().await;
+    // The origin waits until the proxy closes the connection.
+    let origin = Origin::of(|mut stream| async move {
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    })
+    .await;
+    let url = format!("http://{}/", origin.address);
+    let head = format!("POST {url} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for body in [
+        "3;a\nabc\r\n0\r\n\r\n",
+        "-1\r\nabc\r\n",
+        "FFFFFFFFFFFFFFFFF\r\nabc",
+    ] {
+        let said = client::raw(rig.address, format!("{head}{body}").as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+        assert!(said.contains("error=http_request_error"), "{said}");
+        assert!(said.contains("the body of the request"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_response_in_another_transfer_coding_is_not_passed_on_undecoded() {
     let rig = Rig::new().await;
     let origin = origin("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n").await;
