@@ -64,6 +64,9 @@ pub enum UsersError {
     /// The line has no colon, no user name or no password.
     #[error("line {0} is not `user:password`")]
     Line(usize),
+    /// An earlier line has the same user.
+    #[error("line {0} repeats the user of an earlier line: remove one of the two lines")]
+    Repeated(usize),
     /// The kind of hash is not supported.
     #[error(
         "line {0} has an unsupported kind of hash ({1}): create the hash with `htpasswd -B` \
@@ -110,7 +113,9 @@ impl Users {
                 secret: Secret::parse(secret, number)?,
                 known: Mutex::default(),
             };
-            users.insert(name.to_owned(), Arc::new(user));
+            if users.insert(name.to_owned(), Arc::new(user)).is_some() {
+                return Err(UsersError::Repeated(number));
+            }
         }
         if users.is_empty() {
             return Err(UsersError::Nobody);
@@ -258,8 +263,18 @@ impl Secret {
         }
         for (prefix, name) in [
             ("$apr1$", "MD5"),
+            ("$1$", "MD5 crypt"),
             ("$5$", "SHA-256 crypt"),
             ("$6$", "SHA-512 crypt"),
+            ("$7$", "scrypt"),
+            ("$y$", "yescrypt"),
+            ("$argon2", "Argon2"),
+            ("{SSHA", "salted SHA"),
+            ("{MD5}", "MD5"),
+            ("{SMD5}", "salted MD5"),
+            ("{CRYPT}", "crypt"),
+            ("{PBKDF2", "PBKDF2"),
+            ("{PLAIN}", "PLAIN"),
         ] {
             if text.starts_with(prefix) {
                 return Err(UsersError::Hash(line, name));
@@ -474,6 +489,9 @@ mod tests {
         assert_eq!(error("# nobody\n"), UsersError::Nobody);
         assert_eq!(error("ann:x\nbob"), UsersError::Line(2));
         assert_eq!(error("ann:$apr1$x$y"), UsersError::Hash(1, "MD5"));
+        assert_eq!(error("ann:$1$x$y"), UsersError::Hash(1, "MD5 crypt"));
+        assert_eq!(error("ann:{SSHA}AAAA"), UsersError::Hash(1, "salted SHA"));
+        assert_eq!(error("ann:x\nbob:y\nann:z"), UsersError::Repeated(3));
         assert_eq!(error("ann:{SHA}AAAA"), UsersError::Malformed(1));
         assert_eq!(error("ann:$2y$10$short"), UsersError::Malformed(1));
         let hash = bcrypt::hash("secret", 4).unwrap();

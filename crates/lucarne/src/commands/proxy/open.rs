@@ -90,10 +90,11 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     if sources.file.is_none() && sources.given.is_empty() {
         return Ok(None);
     }
-    let place = sources
-        .file
-        .as_deref()
-        .map_or("--user".into(), Path::to_string_lossy);
+    let place = match &sources.file {
+        None => "--user".to_owned(),
+        Some(file) if sources.given.is_empty() => file.display().to_string(),
+        Some(file) => format!("{}, or in --user", file.display()),
+    };
     let users = Users::parse(&lines).with_context(|| format!("invalid users in {place}"))?;
     Ok(Some(users))
 }
