@@ -26,20 +26,29 @@ pub struct CaDirectory {
 #[non_exhaustive]
 pub enum CaDirectoryError {
     /// A file operation failed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// Path of the file or directory.
         path: PathBuf,
         /// Error of the system.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file has no valid CA.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
         /// Error in the file.
-        source: MintError,
+        error: MintError,
+    },
+    /// One of the two files is missing.
+    #[error("{} is missing, but {} exists: restore {}, or move {} to another directory to create \
+             a new CA", missing.display(), present.display(), missing.display(), present.display())]
+    Incomplete {
+        /// Path of the missing file.
+        missing: PathBuf,
+        /// Path of the other file.
+        present: PathBuf,
     },
     /// Other users can read the private key.
     #[error("{} is open to other users (mode {mode:o}): it holds the CA's private key, so run: chmod 600 {}",
@@ -51,7 +60,7 @@ pub enum CaDirectoryError {
         mode: u32,
     },
     /// Creating the CA failed.
-    #[error("creating a CA: {0}")]
+    #[error("creating a CA")]
     Make(#[from] MintError),
 }
 
@@ -83,9 +92,9 @@ impl CaDirectory {
     /// If there is no CA, it cannot be read, or other users could read its key.
     pub fn open(&self) -> Result<Authority, CaDirectoryError> {
         let path = self.key_file();
-        let failed = |source| CaDirectoryError::Io {
+        let failed = |error| CaDirectoryError::Io {
             path: path.clone(),
-            source,
+            error,
         };
         let text = fs::read_to_string(&path).map_err(failed)?;
         let mode = fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o7777;
@@ -94,13 +103,27 @@ impl CaDirectory {
         }
         if text.contains("-----BEGIN CERTIFICATE-----") {
             return Authority::from_pem(&text)
-                .map_err(|source| CaDirectoryError::File { path, source });
+                .map_err(|error| CaDirectoryError::File { path, error });
         }
-        let path = self.certificate_file();
-        match fs::read_to_string(&path) {
-            Ok(certificates) => Authority::from_pem(&format!("{text}\n{certificates}"))
-                .map_err(|source| CaDirectoryError::File { path, source }),
-            Err(source) => Err(CaDirectoryError::Io { path, source }),
+        let beside = self.certificate_file();
+        match fs::read_to_string(&beside) {
+            Ok(certificates) => {
+                let opened = Authority::from_pem(&format!("{text}\n{certificates}"));
+                opened.map_err(|error| CaDirectoryError::File {
+                    path: if is_about_key(&error) { path } else { beside },
+                    error,
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(CaDirectoryError::Incomplete {
+                    missing: beside,
+                    present: path,
+                })
+            }
+            Err(error) => Err(CaDirectoryError::Io {
+                path: beside,
+                error,
+            }),
         }
     }
 
@@ -115,12 +138,23 @@ impl CaDirectory {
         options: &CaOptions,
     ) -> Result<(Authority, bool), CaDirectoryError> {
         let missing = |error: &CaDirectoryError| match error {
-            CaDirectoryError::Io { path, source } => {
-                source.kind() == io::ErrorKind::NotFound && *path == self.key_file()
+            CaDirectoryError::Io { path, error } => {
+                error.kind() == io::ErrorKind::NotFound && *path == self.key_file()
             }
             _ => false,
         };
-        let made = match self.open() {
+        let mut opened = self.open();
+        if opened.as_ref().is_err_and(missing) && self.certificate_file().exists() {
+            // Another process may have created the CA in the meantime: it writes the key first.
+            opened = self.open();
+            if opened.as_ref().is_err_and(missing) {
+                return Err(CaDirectoryError::Incomplete {
+                    missing: self.key_file(),
+                    present: self.certificate_file(),
+                });
+            }
+        }
+        let made = match opened {
             Err(error) if missing(&error) => self.create(options)?,
             Err(error) => return Err(error),
             Ok(_) => false,
@@ -138,9 +172,9 @@ impl CaDirectory {
             .mode(0o700)
             .recursive(true)
             .create(&self.path)
-            .map_err(|source| CaDirectoryError::Io {
+            .map_err(|error| CaDirectoryError::Io {
                 path: self.path.clone(),
-                source,
+                error,
             })?;
         let authority = Authority::root(options)?;
         self.put(KEY, 0o600, &authority.to_pem()?)
@@ -162,10 +196,7 @@ impl CaDirectory {
             Err(error) if place.exists() && error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok(false)
             }
-            Err(source) => Err(CaDirectoryError::Io {
-                path: place,
-                source,
-            }),
+            Err(error) => Err(CaDirectoryError::Io { path: place, error }),
         }
     }
 
@@ -173,6 +204,17 @@ impl CaDirectory {
     pub fn trust_hints(&self) -> String {
         trust_hints(&self.certificate_file(), &self.key_file())
     }
+}
+
+/// Returns whether the error concerns the private key, and not the certificates.
+fn is_about_key(error: &MintError) -> bool {
+    matches!(
+        error,
+        MintError::Encrypted
+            | MintError::OldKeyFormat { .. }
+            | MintError::KeyCount { found: 0 }
+            | MintError::PrivateKey(_)
+    )
 }
 
 fn write(path: &Path, mode: u32, text: &str) -> io::Result<()> {
@@ -284,6 +326,9 @@ mod tests {
             fs::write(&path, crate::pem::encode(key, b"secret")).unwrap();
             let refused = CaDirectory::at(home.path()).open().unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
+            assert!(refused.to_string().contains(KEY), "{refused}");
+            // The text has the reason once, also with the sources of the error.
+            assert!(std::error::Error::source(&refused).is_none(), "{refused}");
         }
         let (home, _) = of_others(|_| Authority::root(&options()).unwrap().certificate_pem());
         let refused = CaDirectory::at(home.path()).open().unwrap_err();
@@ -293,7 +338,16 @@ mod tests {
         fs::remove_file(home.path().join(CERTIFICATE)).unwrap();
         let directory = CaDirectory::at(home.path());
         let refused = directory.open_or_create(&options()).unwrap_err();
-        assert!(refused.to_string().contains(CERTIFICATE), "{refused}");
+        let expected = "ca.pem is missing, but ";
+        assert!(refused.to_string().contains(expected), "{refused}");
+        // No new key is created for a certificate whose key is missing.
+        let (home, _) = of_others(Authority::certificate_pem);
+        fs::remove_file(home.path().join(KEY)).unwrap();
+        let directory = CaDirectory::at(home.path());
+        let refused = directory.open_or_create(&options()).unwrap_err();
+        let expected = "ca-key.pem is missing, but ";
+        assert!(refused.to_string().contains(expected), "{refused}");
+        assert!(!directory.key_file().exists());
     }
 
     #[test]
