@@ -6,7 +6,7 @@ mod issuing;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lucarne_ct::{Certificate, display_name};
 use lucarne_mint::store::Fingerprint;
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, Name, Time, pem};
@@ -101,6 +101,10 @@ fn mint(options: &Mint) -> Result<String> {
     let mut wanted = CaOptions::local(options.key_type)?;
     wanted.not_after = Time::now().plus_days(options.days);
     if let Some(name) = &options.name {
+        // RFC 5280, appendix A.1: ub-common-name.
+        if !(1..=64).contains(&name.chars().count()) || name.contains(char::is_control) {
+            bail!("--name: expected 1 to 64 characters without control characters");
+        }
         wanted.name = Name::of_ca("XX", "Lucarne", name);
     }
     let directory = CaDirectory::at(&options.directory);

@@ -30,6 +30,11 @@ fn make_or_read(file: &Path) -> Result<LogKey> {
             errln!("created {file}; keep it secret, and keep a copy: the log is lost without it");
             Ok(key)
         }
+        Err(error) if is_already_there(&error) && !file.exists() => Err(anyhow::anyhow!(
+            "{} is a symbolic link to a file that does not exist: name that file, or remove the \
+             link",
+            file.display()
+        )),
         Err(error) if is_already_there(&error) => {
             let key = read_key(file).map_err(|why| {
                 anyhow::anyhow!("{} exists and {why}; nothing was changed", file.display())

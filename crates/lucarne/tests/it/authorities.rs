@@ -39,6 +39,13 @@ fn a_ca_is_made_once_described_and_kept_secret() {
     let (_, said) = lucarne(home.path(), &["ca", "inspect", "own/ca-key.pem"]);
     assert_has(&said, "keep this file secret");
 
+    for name in [String::new(), "x".repeat(65), "a\nb".to_owned()] {
+        let (code, said) = lucarne(home.path(), &["ca", "mint", "other", "--name", &name]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "--name: expected 1 to 64 characters");
+        assert!(!home.path().join("other").exists());
+    }
+
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(&key, open).unwrap();
     let (code, said) = lucarne(home.path(), &["ca", "inspect", "own"]);

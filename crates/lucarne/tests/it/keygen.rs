@@ -73,3 +73,16 @@ fn a_file_that_is_no_seed_is_refused_and_kept() {
     assert_has(&said, "cannot create no/such/x");
     assert_eq!(lucarne(directory.path(), &["keygen"]).0, 2);
 }
+
+#[test]
+fn a_link_to_no_file_is_reported() {
+    let directory = temp_dir();
+    std::os::unix::fs::symlink("nowhere", directory.path().join("link.bin")).unwrap();
+    let (code, said) = lucarne(directory.path(), &["keygen", "-f", "link.bin"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(
+        &said,
+        "link.bin is a symbolic link to a file that does not exist",
+    );
+    assert!(!directory.path().join("nowhere").exists());
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, pem};
+use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time, pem};
 use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
 
 use super::common::{EVENT_TIMEOUT, LUCARNE, assert_has};
@@ -163,6 +163,25 @@ fn files_that_do_not_fit_stop_the_start() {
         "upstream:\n  proxy: {url: 'http://anna@127.0.0.1:1', password: none.txt}\n",
         "the password of http://127.0.0.1:1: ",
     );
+}
+
+#[test]
+fn a_ca_that_clients_refuse_is_reported_at_startup() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let mut options = CaOptions::named("Old", KeyType::EcdsaP256);
+    options.not_before = Time::now().plus_days(-3);
+    options.not_after = Time::now().plus_days(-1);
+    let expired = Authority::root(&options).unwrap();
+    std::fs::create_dir(home.0.path().join("lucarne-ca")).unwrap();
+    let key = home.write("lucarne-ca/ca-key.pem", &expired.to_pem().unwrap());
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut server = home.launch("resolve: ['*=127.0.0.1']\n").spawn().unwrap();
+    address(&mut server);
+    server
+        .wait_for_output("lucarne-ca has expired", EVENT_TIMEOUT)
+        .unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use lucarne_ct::Roots;
+use lucarne_ct::{Certificate, Roots};
 use lucarne_mint::store::{
     CertificateStore, DiskOptions, DiskStore, LayeredStore, MemoryStore, MintOptions, Minter,
     NoStore, StoreOptions,
@@ -27,6 +27,28 @@ pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     // The CA must be valid before the backdated certificates that it issues.
     options.not_before = options.not_before.plus_days(-6);
     Ok(directory.open_or_create(&options)?)
+}
+
+/// Logs a warning if clients refuse the CA: it is not a CA, has expired or is not valid yet.
+pub(super) fn warn_of_ca(directory: &CaDirectory, ca: &Authority) {
+    let Ok(certificate) = Certificate::parse(ca.cert_der()) else {
+        return;
+    };
+    let now = jiff::Timestamp::now().as_millisecond();
+    let why = if !certificate.is_authority() {
+        "is not the certificate of a CA"
+    } else if certificate.not_after().is_some_and(|end| end < now) {
+        "has expired"
+    } else if certificate.not_before().is_some_and(|start| start > now) {
+        "is not valid yet"
+    } else {
+        return;
+    };
+    tracing::warn!(
+        "the certificate in {} {why}: clients refuse every certificate that the proxy creates: \
+         replace the CA",
+        directory.path().display()
+    );
 }
 
 /// Returns the name of the machine, which distinguishes CAs in lists of trusted roots.

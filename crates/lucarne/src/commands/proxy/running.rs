@@ -27,6 +27,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let directory = CaDirectory::at(&config.ca);
     let (ca, made) = open::authority(&directory)?;
+    open::warn_of_ca(&directory, &ca);
     let minter = Arc::new(open::minter(&config, ca)?);
     let pairs = Pairs::read(&config)?;
     minter.replace_own(pairs.own());
@@ -248,7 +249,11 @@ async fn upkeep(
 /// Rereads the CA and the users. A file that cannot be read changes nothing.
 fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     let ca = directory.open().map_err(anyhow::Error::from);
-    match ca.and_then(|ca| Ok(proxy.replace_ca(ca)?)) {
+    let replaced = ca.and_then(|ca| {
+        open::warn_of_ca(directory, &ca);
+        Ok(proxy.replace_ca(ca)?)
+    });
+    match replaced {
         Ok(()) => tracing::info!(directory = %config.ca.display(), "CA read"),
         Err(error) => tracing::error!("{error:#}; the CA stays as it was"),
     }
