@@ -1,8 +1,9 @@
 //! Forms of a request, depending on its next hop.
 
-use http::header::{CONNECTION, HOST, TE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Authority, Parts, PathAndQuery};
 use http::{HeaderValue, Request, Uri, Version};
+use hyper::body::Body as _;
 
 use crate::headers;
 use crate::outgoing::Outgoing;
@@ -63,6 +64,7 @@ pub(crate) fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
     }
     *request.version_mut() = Version::HTTP_2;
     request.headers_mut().remove(CONNECTION);
+    request.headers_mut().remove(TRANSFER_ENCODING);
 }
 
 fn path(request: &Request<Outgoing>) -> PathAndQuery {
@@ -74,6 +76,11 @@ fn path(request: &Request<Outgoing>) -> PathAndQuery {
 fn fields_of_http1(request: &mut Request<Outgoing>) {
     if request.version() == Version::HTTP_2 {
         headers::join_cookies(request.headers_mut());
+    }
+    // Without this field, hyper sends no body of unknown length in a GET or HEAD request.
+    if !request.body().is_end_stream() && !request.headers().contains_key(CONTENT_LENGTH) {
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(TRANSFER_ENCODING, chunked);
     }
     if request.headers().contains_key(TE) {
         // TE applies to one connection, so CONNECTION must list it (RFC 9110, section 10.1.4).

@@ -37,6 +37,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
         // A transfer coding overrides the content length (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
+    join_lengths(headers);
     for name in [
         CONNECTION,
         KEEP_ALIVE,
@@ -50,6 +51,24 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
         headers.remove(name);
     }
     upgrade
+}
+
+/// Replaces repeated content lengths by one (RFC 9110, section 8.6). Different lengths are removed,
+/// so that the body itself determines the length.
+fn join_lengths(headers: &mut HeaderMap) {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next().cloned() else {
+        return;
+    };
+    let mut others = lengths.peekable();
+    if others.peek().is_none() {
+        return;
+    }
+    if others.all(|other| *other == first) {
+        headers.insert(CONTENT_LENGTH, first);
+    } else {
+        headers.remove(CONTENT_LENGTH);
+    }
 }
 
 /// Returns a description of the transfer codings. Returns `None` without a coding and for
@@ -226,6 +245,24 @@ mod tests {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         strip(&mut headers);
         assert!(!headers.contains_key(CONTENT_LENGTH), "{headers:?}");
+    }
+
+    /// HTTP/2 messages can repeat the content length.
+    #[test]
+    fn a_repeated_length_becomes_one() {
+        for (lengths, expected) in [
+            (&["3"][..], Some("3")),
+            (&["3", "3"], Some("3")),
+            (&["3", "10"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for length in lengths {
+                headers.append(CONTENT_LENGTH, HeaderValue::from_str(length).unwrap());
+            }
+            strip(&mut headers);
+            let left: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().collect();
+            assert_eq!(left, Vec::from_iter(expected), "{lengths:?}");
+        }
     }
 
     #[test]

@@ -78,6 +78,20 @@ async fn transfer_codings_other_than_chunked_are_refused() {
 }
 
 #[tokio::test]
+async fn a_chunked_body_reaches_the_server_with_every_method() {
+    let rig = Rig::new().await;
+    let origin = Origin::plain().await;
+    let url = format!("http://{}/echo", origin.address);
+    for method in ["GET", "DELETE", "POST"] {
+        let head = format!("{method} {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+        let said = client::raw(rig.address, request.as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 200"), "{method}: {said}");
+        assert!(said.ends_with("hello"), "{method}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_body_is_a_failure_of_the_client() {
     let rig = Rig::new().await;
     // The origin waits until the proxy closes the connection.
