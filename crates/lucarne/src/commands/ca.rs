@@ -16,6 +16,7 @@ use self::issuing::{new, show};
 use super::failed;
 #[cfg(not(feature = "load"))]
 use super::without_load::ca::{new, show};
+use crate::causes::causes;
 
 /// Subcommands of `lucarne ca`.
 #[derive(Debug, clap::Subcommand)]
@@ -93,7 +94,7 @@ fn report(done: Result<String>) -> ExitCode {
             out!("{text}");
             ExitCode::SUCCESS
         }
-        Err(error) => failed(format_args!("{error:#}")),
+        Err(error) => failed(causes(&error)),
     }
 }
 

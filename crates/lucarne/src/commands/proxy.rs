@@ -24,6 +24,7 @@ pub(crate) use self::keys::{documented, schema};
 #[cfg(not(feature = "tui"))]
 use self::unseen as live;
 use super::failed;
+use crate::causes::causes;
 use crate::logging::Logging;
 use crate::runtime;
 
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     runtime::raise_open_files();
     match runtime::run(running::run(config, options.live(), logging)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(format_args!("{error:#}")),
+        Err(error) => failed(causes(&error)),
     }
 }
 

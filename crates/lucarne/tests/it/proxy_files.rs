@@ -163,6 +163,12 @@ fn files_that_do_not_fit_stop_the_start() {
         "upstream:\n  proxy: {url: 'http://anna@127.0.0.1:1', password: none.txt}\n",
         "the password of http://127.0.0.1:1: ",
     );
+    // The message has the cause once.
+    home.write("stores", "");
+    home.refused(
+        "storedirectory: stores\n",
+        "stores: File exists (os error 17)\n",
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use lucarne_mint::store::{DEFAULT_ALPN, Host, Minter, OwnCertificate};
 use lucarne_proxy::{ClientCertificate, HostPattern, Identity, Proxy, Target};
 
 use super::config::{Config, Pair};
+use crate::causes::causes;
 use crate::tls::{self, both, read};
 
 /// Certificates in files, and a watch for changes.
@@ -71,7 +72,9 @@ fn reread<T>(pairs: &mut [(Pair, T)], read: fn(&Pair) -> Result<T>) {
                 *held = now;
                 tracing::info!(%certificate, "certificate read");
             }
-            Err(error) => tracing::error!("{error:#}; the certificate stays as it was"),
+            Err(error) => {
+                tracing::error!("{}; the certificate stays as it was", causes(&error));
+            }
         }
     }
 }

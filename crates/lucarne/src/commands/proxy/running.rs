@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::config::Config;
 use super::pairs::Pairs;
 use super::{live, open};
+use crate::causes::causes;
 use crate::config::Listen;
 use crate::logging::Logging;
 use crate::signals::{Signals, Wish};
@@ -255,10 +256,10 @@ fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     });
     match replaced {
         Ok(()) => tracing::info!(directory = %config.ca.display(), "CA read"),
-        Err(error) => tracing::error!("{error:#}; the CA stays as it was"),
+        Err(error) => tracing::error!("{}; the CA stays as it was", causes(&error)),
     }
     match open::users(&config.users) {
         Ok(users) => proxy.replace_users(users),
-        Err(error) => tracing::error!("{error:#}; the users stay as they were"),
+        Err(error) => tracing::error!("{}; the users stay as they were", causes(&error)),
     }
 }
