@@ -18,6 +18,7 @@ mod lanes;
 mod log;
 mod manager;
 mod metadata;
+mod nested;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod place;
@@ -204,6 +205,7 @@ fn refuse_unsafe_places(
     let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
     distinct::apart(checkpoints, data, report);
     published::refuse(checkpoints, private, tls, logs, report);
+    nested::refuse(logs, report);
     shared_directory::refuse(&checkpoints.value, logs, report);
 }
 

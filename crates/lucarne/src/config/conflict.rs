@@ -3,13 +3,14 @@
 
 use super::LogSettings;
 use super::distinct::real;
+use super::nested;
 use super::place::DataPlace;
 
 /// Returns the values of a log that no other log may have.
 type Claim = fn(&LogSettings) -> Vec<String>;
 
-/// Returns a key whose values must differ, but are equal in these two logs; `None` if there is no
-/// conflict.
+/// Returns a key whose values must differ, but are equal in these two logs, or with which one log is
+/// in the place of the other; `None` if there is no conflict.
 pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static str> {
     let claims: [(&'static str, Claim); 4] = [
         ("shortname", |log| vec![log.shortname.value.clone()]),
@@ -23,6 +24,8 @@ pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static 
         of(one).iter().any(|ours| theirs.contains(ours))
     });
     same.map(|(key, _)| key)
+        .or_else(|| nested::key_within(one, other))
+        .or_else(|| nested::key_within(other, one))
 }
 
 /// Returns the hosts and paths at which a log is served.

@@ -140,3 +140,26 @@ fn private_files_are_not_among_public_files() {
         }
     }
 }
+
+/// A request or a file below these names would be that of the other log.
+#[test]
+fn a_log_in_the_place_of_another_is_refused() {
+    let second = |prefix: &str, directory: &str| {
+        let yaml = with("");
+        said(&format!(
+            "{yaml}  - {{shortname: b, submissionprefix: \"https://{prefix}\", secret: b.bin, \
+             localdirectory: {directory}, cache: cache/b, roots: roots.pem}}\n"
+        ))
+    };
+    for (prefix, directory, key) in [
+        ("ct.example/a/tile", "data/b", "submissionprefix"),
+        ("other.example/a/ct/v1/", "data/b", "submissionprefix"),
+        ("ct.example/b", "data/a/issuer", "localdirectory"),
+        ("ct.example/b", "data/a/.lucarne/b", "localdirectory"),
+    ] {
+        let said = second(prefix, directory);
+        let expected = format!("logs[b].{key}: is in a place that belongs to log `a` (");
+        assert!(said.contains(&expected), "{said}");
+    }
+    assert_eq!(second("ct.example/a/b", "data/a/b"), "");
+}
