@@ -41,7 +41,7 @@ pub enum CaDirectoryError {
         /// Error in the file.
         error: MintError,
     },
-    /// One of the two files is missing.
+    /// Either the key or the certificate is missing.
     #[error("{} is missing, but {} exists: restore {}, or move {} to another directory to create \
              a new CA", missing.display(), present.display(), missing.display(), present.display())]
     Incomplete {

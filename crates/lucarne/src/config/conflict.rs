@@ -9,8 +9,8 @@ use super::place::DataPlace;
 /// Returns the values of a log that no other log may have.
 type Claim = fn(&LogSettings) -> Vec<String>;
 
-/// Returns a key whose values must differ, but are equal in these two logs, or with which one log is
-/// in the place of the other; `None` if there is no conflict.
+/// Returns a key whose values must differ, but are equal in these two logs, or that places one log
+/// within the other; `None` if there is no conflict.
 pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static str> {
     let claims: [(&'static str, Claim); 4] = [
         ("shortname", |log| vec![log.shortname.value.clone()]),

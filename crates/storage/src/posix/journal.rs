@@ -434,7 +434,7 @@ impl Active {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Err(io::Error::other(
                 "the file was removed or replaced while the log used it. Nothing was signed; find \
-                 out what changes files in this directory",
+                 the program that changes files in this directory",
             )),
         }
     }

@@ -77,7 +77,8 @@ pub(crate) static LEAFKEY: Key<Shape> = Key::new(
 
 pub(crate) static LIFETIME: Key<Durations> = Key::new(
     "lifetime",
-    Durations::within(Duration::ZERO, Duration::MAX),
+    // A certificate without a lifetime is refused by every client.
+    Durations::within(Duration::from_secs(1), Duration::MAX),
     "`720h`",
     "lifetime of minted certificates",
 )
