@@ -117,7 +117,7 @@ impl Endpoint {
 }
 
 /// Returns the host of the URL, and the environment variable with the proxy that other clients
-/// would use for this host; `None` without such a proxy, or if the URL is invalid.
+/// would use for this host; `None` without a proxy, or if the URL is invalid.
 fn proxied(url: &str) -> Option<(String, &'static str)> {
     let parsed = Url::parse(url).ok()?;
     let secure = match parsed.scheme() {
