@@ -65,7 +65,7 @@ fn every_problem_has_its_line() {
     let (_, said) = file(
         "listen: nowhere\nkeytype: dsa\nstore: cloud\nrules:\n  - host: a.example\n    action: block\n\
          networks: [10.0.0.0/40]\nlimits:\n  idletimeout: 5\n  maxhost: 3\nupstream:\n  insecure: maybe\n\
-         porst: 443\n",
+         porst: 443\nlifetime: 0s\n",
     );
     let said = said.join("\n");
     for expected in [
@@ -78,6 +78,7 @@ fn every_problem_has_its_line() {
         "p.yaml:10: limits.maxhost: no such key; did you mean `maxhosts`?",
         "p.yaml:12: upstream.insecure: `maybe` is neither true nor false",
         "p.yaml:13: porst: no such key; did you mean `ports`?",
+        "p.yaml:14: lifetime: `0s` must be greater than zero",
     ] {
         assert!(said.contains(expected), "{expected} in\n{said}");
     }

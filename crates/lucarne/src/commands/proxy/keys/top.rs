@@ -77,8 +77,8 @@ pub(crate) static LEAFKEY: Key<Shape> = Key::new(
 
 pub(crate) static LIFETIME: Key<Durations> = Key::new(
     "lifetime",
-    // A certificate without a lifetime is refused by every client.
-    Durations::within(Duration::from_secs(1), Duration::MAX),
+    // Every client refuses a certificate that has already expired.
+    Durations::within(Duration::from_nanos(1), Duration::MAX),
     "`720h`",
     "lifetime of minted certificates",
 )
