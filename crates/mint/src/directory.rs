@@ -333,21 +333,19 @@ mod tests {
         let (home, _) = of_others(|_| Authority::root(&options()).unwrap().certificate_pem());
         let refused = CaDirectory::at(home.path()).open().unwrap_err();
         assert!(refused.to_string().contains("does not belong"), "{refused}");
-        // A key whose certificate is missing is not replaced.
-        let (home, _) = of_others(Authority::certificate_pem);
-        fs::remove_file(home.path().join(CERTIFICATE)).unwrap();
-        let directory = CaDirectory::at(home.path());
-        let refused = directory.open_or_create(&options()).unwrap_err();
-        let expected = "ca.pem is missing, but ";
-        assert!(refused.to_string().contains(expected), "{refused}");
-        // No new key is created for a certificate whose key is missing.
-        let (home, _) = of_others(Authority::certificate_pem);
-        fs::remove_file(home.path().join(KEY)).unwrap();
-        let directory = CaDirectory::at(home.path());
-        let refused = directory.open_or_create(&options()).unwrap_err();
-        let expected = "ca-key.pem is missing, but ";
-        assert!(refused.to_string().contains(expected), "{refused}");
-        assert!(!directory.key_file().exists());
+        // A key is not replaced, and a certificate gets no new key.
+        for (missing, expected) in [
+            (CERTIFICATE, "ca.pem is missing, but "),
+            (KEY, "ca-key.pem is missing, but "),
+        ] {
+            let (home, _) = of_others(Authority::certificate_pem);
+            let missing = home.path().join(missing);
+            fs::remove_file(&missing).unwrap();
+            let directory = CaDirectory::at(home.path());
+            let refused = directory.open_or_create(&options()).unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+            assert!(!missing.exists());
+        }
     }
 
     #[test]

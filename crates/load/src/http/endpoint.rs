@@ -32,17 +32,21 @@ impl Endpoint {
     /// # Errors
     /// See [`EndpointError`].
     pub async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Self>, EndpointError> {
-        // Before the lookup, because machines behind a proxy often cannot resolve the host.
-        match proxied(url) {
-            Some((host, variable)) => Err(EndpointError::Proxy { host, variable }),
-            None => Self::direct(url, options).await,
-        }
+        Self::locate(url, options, |name| std::env::var(name).ok()).await
     }
 
     /// Resolves the server, and ignores proxies of the environment.
     pub(super) async fn direct(
         url: &str,
         options: &ClientOptions,
+    ) -> Result<Arc<Self>, EndpointError> {
+        Self::locate(url, options, |_| None).await
+    }
+
+    async fn locate(
+        url: &str,
+        options: &ClientOptions,
+        environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Arc<Self>, EndpointError> {
         let wrong = |reason: &str| EndpointError::Url {
             url: without_secrets(url),
@@ -77,6 +81,11 @@ impl Endpoint {
         };
         // Only URLs have brackets around an IPv6 address.
         let bare = host.trim_start_matches('[').trim_end_matches(']');
+        // Before the lookup, because machines behind a proxy often cannot resolve the host.
+        if let Some(variable) = proxies::named(secure, bare, environment) {
+            let host = bare.to_owned();
+            return Err(EndpointError::Proxy { host, variable });
+        }
         let tls = if secure {
             let name = options.tls.server_name.as_deref().unwrap_or(bare);
             let name = ServerName::try_from(name.to_owned())
@@ -114,22 +123,6 @@ impl Endpoint {
             None => "http",
         }
     }
-}
-
-/// Returns the host of the URL, and the environment variable with the proxy that other clients
-/// would use for this host; `None` without a proxy, or if the URL is invalid.
-fn proxied(url: &str) -> Option<(String, &'static str)> {
-    let parsed = Url::parse(url).ok()?;
-    let secure = match parsed.scheme() {
-        "http" => false,
-        "https" => true,
-        _ => return None,
-    };
-    let host = parsed.host_str()?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let environment = |name: &str| std::env::var(name).ok();
-    let variable = proxies::named(secure, host, environment)?;
-    Some((host.to_owned(), variable))
 }
 
 async fn addresses(

@@ -90,12 +90,15 @@ impl Comparison {
     /// Returns the note for the summary of a run that fails the comparison. With this note, the
     /// run stays failed when its summary is merged.
     pub fn note(&self) -> Option<Note> {
+        if self.passed() {
+            return None;
+        }
         let line = |row: &Row| format!("{}: {}", row.scenario, row.figure);
         let mut lines: Vec<String> = self.regressions().map(line).collect();
-        if self.rows.is_empty() {
+        if lines.is_empty() {
             lines.push("the baseline has no figures to compare with".into());
         }
-        (!lines.is_empty()).then(|| Note {
+        Some(Note {
             title: Note::WORSE.into(),
             lines,
         })

@@ -23,9 +23,7 @@ pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static 
         let theirs = of(other);
         of(one).iter().any(|ours| theirs.contains(ours))
     });
-    same.map(|(key, _)| key)
-        .or_else(|| nested::key_within(one, other))
-        .or_else(|| nested::key_within(other, one))
+    same.map(|(key, _)| key).or_else(|| nested::key(one, other))
 }
 
 /// Returns the hosts and paths at which a log is served.

@@ -7,7 +7,21 @@ use bytes::Bytes;
 use lucarne_ct::{Sct, verify_checkpoint};
 
 /// A test cannot set the clock back, so this log has already signed a timestamp in the future.
-const AHEAD_MS: u64 = 14_000;
+const AHEAD_MS: i64 = 14_000;
+
+/// Signs the tree head in the lock again, with a timestamp that is shifted by `shift_ms`. Returns
+/// the checkpoint and its timestamp.
+fn sign_shifted(site: &Site, log: &str, shift_ms: i64) -> (String, u64) {
+    let key = site.key(log);
+    let origin = format!("{}/{log}", site.address());
+    let newest = site.signed(log).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
+    let shifted_ms = signed_ms.checked_add_signed(shift_ms).unwrap();
+    let note = key.sign_checkpoint(&origin, head.size, &head.root, shifted_ms);
+    let note = note.unwrap();
+    site.sign(log, note.as_bytes());
+    (note, shifted_ms)
+}
 
 #[test]
 fn a_clock_far_behind_is_waited_for() {
@@ -20,13 +34,7 @@ fn a_clock_far_behind_is_waited_for() {
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
-    let key = site.key("late");
-    let origin = format!("{}/late", site.address());
-    let newest = site.signed("late").unwrap();
-    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
-    let future_ms = signed_ms + AHEAD_MS;
-    let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
-    site.sign("late", note.unwrap().as_bytes());
+    let (_, future_ms) = sign_shifted(&site, "late", AHEAD_MS);
 
     let mut server = site.start();
     run(async {
@@ -55,15 +63,8 @@ fn a_clock_far_behind_is_waited_for() {
 #[test]
 fn check_reports_a_clock_far_behind() {
     let site = Site::create([("late", String::new())]);
-    let key = site.key("late");
-    let origin = format!("{}/late", site.address());
-    let newest = site.signed("late").unwrap();
-    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
-    let future_ms = signed_ms + 3600 * 1000;
-    let note = key.sign_checkpoint(&origin, head.size, &head.root, future_ms);
-    let note = note.unwrap();
-    std::fs::write(site.data("late").join("checkpoint"), &note).unwrap();
-    site.sign("late", note.as_bytes());
+    let (note, _) = sign_shifted(&site, "late", 3600 * 1000);
+    std::fs::write(site.data("late").join("checkpoint"), note).unwrap();
     let (code, said) = site.lucarne(&["check"]);
     assert_eq!(code, 3, "{said}");
     assert_has(&said, "ms behind the last signed timestamp: correct it");
@@ -73,15 +74,8 @@ fn check_reports_a_clock_far_behind() {
 #[test]
 fn a_start_after_days_is_confirmed_with_the_day() {
     let site = Site::create([("idle", String::new())]);
-    let key = site.key("idle");
-    let origin = format!("{}/idle", site.address());
-    let newest = site.signed("idle").unwrap();
-    let (head, signed_ms) = verify_checkpoint(&newest, &origin, key.public_key_spki()).unwrap();
-    let days_ago_ms = signed_ms - 3 * 24 * 3600 * 1000;
-    let note = key.sign_checkpoint(&origin, head.size, &head.root, days_ago_ms);
-    let note = note.unwrap();
+    let (note, _) = sign_shifted(&site, "idle", -3 * 24 * 3600 * 1000);
     std::fs::write(site.data("idle").join("checkpoint"), &note).unwrap();
-    site.sign("idle", note.as_bytes());
     let mut server = site.start();
     run(async {
         let reason = site.reaches("idle", "stopped").await;

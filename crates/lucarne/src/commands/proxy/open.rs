@@ -10,7 +10,7 @@ use lucarne_mint::store::{
     CertificateStore, DiskOptions, DiskStore, LayeredStore, MemoryStore, MintOptions, Minter,
     NoStore, StoreOptions,
 };
-use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
+use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, now_ms, pem};
 use lucarne_net::without_secrets;
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
 use lucarne_proxy::{HostPattern, Trust, UpstreamRoute, Users};
@@ -34,7 +34,7 @@ pub(super) fn warn_of_ca(directory: &CaDirectory, ca: &Authority) {
     let Ok(certificate) = Certificate::parse(ca.cert_der()) else {
         return;
     };
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = now_ms().cast_signed();
     let why = if !certificate.is_authority() {
         "is not the certificate of a CA"
     } else if certificate.not_after().is_some_and(|end| end < now) {
