@@ -28,12 +28,15 @@ use crate::{Asset, AssetError, OpenFile, Repairs, Stats};
 /// exist already: after a power failure only the journal is known to be complete.
 #[async_trait]
 pub trait Assets: Repairs + 'static {
-    /// Appends a round to the journal. When `stage` returns, the record is on stable storage. A
-    /// POSIX back end does one append and one `fdatasync`; an object store writes one object.
+    /// Appends a round to the journal. When `stage` returns, the record is on stable storage, and
+    /// the published checkpoint [is confirmed](Self::confirm_published). A POSIX back end does one
+    /// append and one `fdatasync`; an object store writes one object.
     ///
     /// `new_size` is the size of the tree, in entries, after the round.
     ///
     /// # Errors
+    ///
+    /// The errors of [`confirm_published`](Self::confirm_published).
     ///
     /// After any error it is unknown whether the record is durable. Further calls return
     /// [`AssetError::Poisoned`] until [`staged`](Self::staged) has been called again, that is,
@@ -85,8 +88,9 @@ pub trait Assets: Repairs + 'static {
     /// then stays. [`AssetError::CheckpointMissing`] if the bucket no longer has a checkpoint.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
-    /// Confirms, before a round is committed, that the published checkpoint is still the last one
-    /// that this process published or, since [`staged`](Self::staged), read. A back end whose
+    /// Confirms, before a checkpoint is committed without a round, that the published checkpoint is
+    /// still the last one that this process published or, since [`staged`](Self::staged), read.
+    /// Before a round is committed, [`stage`](Self::stage) confirms this. A back end whose
     /// [`publish`](Self::publish) compares and replaces in one step can leave the check to
     /// `publish`.
     ///

@@ -221,9 +221,9 @@ impl PosixAssets {
 impl Assets for PosixAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.blocking(&self.rounds, move |d| {
-            d.writable()?.still_there()?;
-            d.publisher.recovering(false);
-            d.journal.append(new_size, &record)
+            d.writable()?.publisher.recovering(false);
+            d.journal.append(new_size, &record)?;
+            d.confirm_published()
         })
         .await
     }
@@ -258,11 +258,8 @@ impl Assets for PosixAssets {
     }
 
     async fn confirm_published(&self) -> Result<(), AssetError> {
-        self.blocking(&self.rounds, |d| {
-            d.still_there()?;
-            d.publisher.confirm_checkpoint()
-        })
-        .await
+        self.blocking(&self.rounds, Directory::confirm_published)
+            .await
     }
 
     fn others(&self) -> Option<String> {

@@ -132,6 +132,9 @@ pub(crate) struct Part {
     pub(crate) timestamp_ms: u64,
 }
 
+/// A lookup must read the disk to find out whether the index has an entry.
+pub(crate) struct NeedsDisk;
+
 /// The reasons why an entry that is not found may be in the log.
 pub(crate) enum Unknown {
     /// The backlog may have the entry.
@@ -180,20 +183,32 @@ impl Dedup {
         in_gap.then_some(Unknown::Unreadable)
     }
 
+    /// Finds the position of this identity in the log in memory, without the disk, if that is
+    /// sufficient.
+    pub(crate) fn find_in_memory(
+        &self,
+        identity: &Identity,
+    ) -> Result<Option<LeafPosition>, NeedsDisk> {
+        if let Some(place) = self.unflushed_place(identity) {
+            return Ok(Some(place));
+        }
+        // A place that has left memory since is in a table now.
+        if self.has_places.load(Ordering::SeqCst) || self.tables.need_disk(identity) {
+            return Err(NeedsDisk);
+        }
+        Ok(None)
+    }
+
     /// Finds the position of this identity in the log.
     pub(crate) fn find(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
         self.caught(|| self.looked_up(identity))
     }
 
     fn looked_up(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
-        {
-            let unflushed = self.unflushed.read();
-            let place = unflushed.newest.get(identity);
-            if let Some(place) = place.or_else(|| unflushed.leaving.get(identity)) {
-                return Ok(Some(*place));
-            }
+        if let Some(place) = self.unflushed_place(identity) {
+            return Ok(Some(place));
         }
-        // A place that has left memory since the lookup in memory is in a table now.
+        // A place that has left memory since is in a table now.
         let found = self.tables.find(identity);
         let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
         if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
@@ -206,6 +221,12 @@ impl Dedup {
                 .map(Some)
                 .ok_or_else(|| self.unsound(DedupError::Value)),
         }
+    }
+
+    fn unflushed_place(&self, identity: &Identity) -> Option<LeafPosition> {
+        let unflushed = self.unflushed.read();
+        let place = unflushed.newest.get(identity);
+        place.or_else(|| unflushed.leaving.get(identity)).copied()
     }
 
     /// Marks the index as wrong, because it returned a wrong place: the next opening of the log

@@ -187,6 +187,7 @@ fn what_the_index_lacks_is_read_in_the_order_of_the_model() {
         "async fn look(",
         "session.pool.find(",
         "session.dedup.unknown(",
+        "session.dedup.find_in_memory(",
         "session.lookups.find(",
     ];
     for (source, steps) in [(CATCH_UP, &read[..]), (DEDUP, &take_up), (SUBMIT, &look)] {

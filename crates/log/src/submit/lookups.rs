@@ -1,9 +1,10 @@
 //! Lookups in the dedup index, on a separate thread.
 //!
-//! Memory has the data of nearly every lookup, but it is unknown in advance which lookups need the
-//! disk. A hung disk must not block the threads that serve all logs. It therefore blocks only the
-//! lookup thread of its own log, and callers have a timeout. Waking a thread costs more than a
-//! lookup, so lookups within a short time share one wakeup.
+//! Only lookups for which memory is not sufficient (`Dedup::find_in_memory`) come here. The page
+//! cache has the data of most of them, but it is unknown in advance which lookups need the disk. A
+//! hung disk must not block the threads that serve all logs. It therefore blocks only the lookup
+//! thread of its own log, and callers have a timeout. Waking a thread costs more than a lookup, so
+//! lookups within a short time share one wakeup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

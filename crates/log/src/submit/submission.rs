@@ -18,7 +18,7 @@ use crate::config::instances::AGAIN;
 use crate::config::lane::Lane;
 use crate::error::{Fatal, SubmitError};
 use crate::index::backlog::Pace;
-use crate::index::dedup::{Dedup, LeafPosition, Unknown};
+use crate::index::dedup::{Dedup, LeafPosition, NeedsDisk, Unknown};
 use crate::index::log_index::is_silent;
 use crate::status::state::State;
 use crate::submit::duplicate_limit::DuplicateTurn;
@@ -227,10 +227,13 @@ impl Submissions {
         // The backlog is checked before the lookup. Otherwise, an entry could leave the backlog
         // after the lookup has missed the entry.
         let unknown = session.dedup.unknown(wanted.not_before_ms);
-        let found = match session.lookups.find(*wanted.identity).await {
-            Ok(found) => found,
-            Err(NoAnswer::Silent) => Err(is_silent(&self.config)),
-            Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
+        let found = match session.dedup.find_in_memory(wanted.identity) {
+            Ok(found) => Ok(found),
+            Err(NeedsDisk) => match session.lookups.find(*wanted.identity).await {
+                Ok(found) => found,
+                Err(NoAnswer::Silent) => Err(is_silent(&self.config)),
+                Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
+            },
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
             Some(place) => Ok(Looked::Found(At::Index(place))),

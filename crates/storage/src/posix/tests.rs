@@ -172,6 +172,7 @@ async fn a_checkpoint_of_another_process_stays_and_is_noticed() {
     let overtaken =
         |done: Result<(), AssetError>| matches!(done, Err(AssetError::Overtaken { .. }));
     assert!(overtaken(assets.confirm_published().await));
+    assert!(overtaken(assets.stage(2, "round".into()).await));
     assert!(overtaken(checkpoint("third").await));
     // Reading the checkpoint changes nothing.
     assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "theirs");

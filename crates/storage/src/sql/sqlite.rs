@@ -246,7 +246,8 @@ impl Open {
         self.ready()?;
         self.file.still_there()?;
         let parameters = rusqlite::params_from_iter(parameters);
-        let done = match self.connected()?.execute(statement, parameters) {
+        let prepared = self.connected()?.prepare_cached(statement);
+        let done = match prepared.and_then(|mut prepared| prepared.execute(parameters)) {
             Ok(done) => done,
             Err(error) => {
                 let said = message(&error);

@@ -45,6 +45,15 @@ fn sector_of(identity: &Identity, sectors: u64) -> u64 {
     ((u128::from(prefix(identity)) * u128::from(sectors)) >> 64) as u64
 }
 
+/// Returns the sector of an identity in a filter of `sectors` sectors.
+fn sector_in<'f>(filter: &'f [u8], identity: &Identity, sectors: u64) -> &'f [u8] {
+    &filter[sector_of(identity, sectors) as usize * SECTOR..]
+}
+
+fn has_bits(sector: &[u8], identity: &Identity) -> bool {
+    bits(identity).all(|(byte, bit)| sector[byte] & bit != 0)
+}
+
 /// An open filter, in memory or on disk.
 pub(super) enum Filter {
     Memory(Vec<u8>),
@@ -68,19 +77,27 @@ impl Filter {
         Ok(Filter::Memory(bytes))
     }
 
+    /// Returns whether a lookup must read the disk to find out whether the table has this identity.
+    pub(super) fn needs_disk(&self, identity: &Identity, sectors: u64) -> bool {
+        match self {
+            Filter::Memory(bytes) => has_bits(sector_in(bytes, identity, sectors), identity),
+            Filter::Disk(_) => true,
+        }
+    }
+
     /// Returns whether this identity may be in table number `id`.
     pub(super) fn may_have(&self, identity: &Identity, id: u64, sectors: u64) -> io::Result<bool> {
-        let sector = sector_of(identity, sectors);
         let mut read = [0; SECTOR];
-        let bytes = match self {
-            Filter::Memory(bytes) => &bytes[sector as usize * SECTOR..],
+        let sector = match self {
+            Filter::Memory(bytes) => sector_in(bytes, identity, sectors),
             Filter::Disk(file) => {
+                let sector = sector_of(identity, sectors);
                 file.read_exact_at(&mut read, sector * SECTOR as u64)?;
                 check(&read, id, sector)?;
                 &read
             }
         };
-        Ok(bits(identity).all(|(byte, bit)| bytes[byte] & bit != 0))
+        Ok(has_bits(sector, identity))
     }
 }
 

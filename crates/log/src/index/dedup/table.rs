@@ -120,6 +120,11 @@ impl Table {
         })
     }
 
+    /// Returns whether a lookup must read the disk to find out whether the table has this identity.
+    pub(super) fn needs_disk(&self, identity: &Identity) -> bool {
+        self.filter.needs_disk(identity, self.sectors)
+    }
+
     /// Returns the place of this identity; `None` if the table does not have the identity.
     pub(super) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {
         if !self.filter.may_have(identity, self.id, self.sectors)? {

@@ -78,6 +78,12 @@ impl Tables {
         })
     }
 
+    /// Returns whether a lookup must read the disk to find out whether a table has this identity.
+    pub(crate) fn need_disk(&self, identity: &Identity) -> bool {
+        let tables = self.all.load();
+        tables.iter().any(|table| table.needs_disk(identity))
+    }
+
     /// Returns the place of this identity, the newest place if there are two; `None` if no table
     /// has the identity.
     pub(crate) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {

@@ -72,6 +72,24 @@ fn finds_what_was_added_in_memory_and_in_tables() {
     }
 }
 
+/// A table in memory excludes nearly all other entries, but only the disk has its places.
+#[test]
+fn memory_has_the_newest_places_and_knows_which_entries_no_table_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let dedup = Dedup::open(dir.path(), LogId([1; 32])).unwrap();
+    let in_memory = |n: u64| dedup.find_in_memory(&identity(n));
+    add(&dedup, 0..1000);
+    assert!(matches!(in_memory(7), Ok(Some(found)) if found == place(7)));
+    assert!(matches!(in_memory(1000), Ok(None)));
+    dedup.flush().unwrap();
+    add(&dedup, 1000..1001);
+    assert!((0..1000).all(|n| in_memory(n).is_err()));
+    assert!(matches!(in_memory(1000), Ok(Some(found)) if found == place(1000)));
+    let unknown = (2000..3000).filter(|n| in_memory(*n).is_err()).count();
+    assert!(unknown < 20, "{unknown} of 1,000");
+    assert!((2000..3000).all(|n| !matches!(in_memory(n), Ok(Some(_)))));
+}
+
 /// If only a part of the identity were the key, a client that can create two identities with the
 /// same part would get an SCT for an entry that is not in the log.
 #[test]

@@ -117,8 +117,9 @@ impl Sequencer {
         .map_err(panicked)?
     }
 
-    /// Stages a verified round in the journal. Compression uses the processor while the journal
-    /// uses the disk.
+    /// Stages a verified round in the journal. Staging fails if another process publishes this log,
+    /// even with another lock: nothing is signed then. Compression uses the processor while the
+    /// journal uses the disk.
     async fn stage(&mut self, verified: Verified) -> Result<Staged, Fatal> {
         let Round {
             step,
@@ -155,8 +156,6 @@ impl Sequencer {
         timestamp_ms: u64,
         proof: Vec<Hash>,
     ) -> Result<(), Fatal> {
-        // Nothing is signed if another process publishes this log, even with another lock.
-        self.log.assets.confirm_published().await?;
         self.enter(Phase::Sign);
         let config = &self.log.config;
         let head = Head {
@@ -266,6 +265,8 @@ impl Sequencer {
 
     /// Signs the same tree with a new timestamp, so that monitors see that an idle log works.
     pub(super) async fn resign(&mut self, timestamp_ms: u64) -> Result<(), Fatal> {
+        // Nothing is signed if another process publishes this log, even with another lock.
+        self.log.assets.confirm_published().await?;
         let mut tree = Tree::clone(&self.tree);
         tree.timestamp_ms = timestamp_ms;
         self.commit(&tree, timestamp_ms, Vec::new()).await?;
