@@ -73,7 +73,10 @@ impl Chain {
                 Code::InvalidJson,
                 format!("the body is not {{\"chain\":[\"base64\",…]}}: {error}"),
             )),
-            (None, Ok(())) => Self::new(decoder.bytes, decoder.ends),
+            (None, Ok(())) => {
+                decoder.check_ignored(body)?;
+                Self::new(decoder.bytes, decoder.ends)
+            }
         }
     }
 
@@ -165,6 +168,8 @@ struct Decoder {
     bytes: Vec<u8>,
     /// `None` until the field `chain` was found.
     ends: Option<Vec<u32>>,
+    /// Whether a field was ignored.
+    ignores: bool,
     rejection: Option<Rejection>,
 }
 
@@ -173,6 +178,7 @@ impl Decoder {
         Self {
             bytes: Vec::with_capacity(body / 4 * 3),
             ends: None,
+            ignores: false,
             rejection: None,
         }
     }
@@ -181,6 +187,21 @@ impl Decoder {
         let error = E::custom(&rejection.detail);
         self.rejection = Some(rejection);
         error
+    }
+
+    /// Refuses a body that is not UTF-8 (RFC 8259, section 8.1). The JSON parser checks all values
+    /// except those of ignored fields.
+    fn check_ignored(&self, body: &[u8]) -> Result<(), Rejection> {
+        if !self.ignores {
+            return Ok(());
+        }
+        match std::str::from_utf8(body) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Rejection::new(
+                Code::InvalidJson,
+                format!("the body is not UTF-8, which JSON requires: {error}"),
+            )),
+        }
     }
 
     fn push<E: de::Error>(&mut self, index: usize, base64: &[u8]) -> Result<u32, E> {
@@ -244,6 +265,7 @@ impl<'de> Visitor<'de> for &mut Decoder {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(is_chain) = map.next_key_seed(IsChain)? {
             if !is_chain {
+                self.ignores = true;
                 map.next_value::<IgnoredAny>()?;
             } else if self.ends.is_some() {
                 return Err(de::Error::custom("the field chain appears twice"));

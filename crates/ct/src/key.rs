@@ -53,13 +53,18 @@ impl LogKey {
     /// `openssl ecparam` and TesseraCT) or PKCS #8 (`PRIVATE KEY`), on P-256.
     ///
     /// # Errors
-    /// If the text has no private key, or if the key is damaged, unsupported or not on P-256.
+    /// If the text has no private key, or if the key is encrypted, damaged, unsupported or not on
+    /// P-256.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let named = |label: &str| matches!(label, "EC PRIVATE KEY" | "PRIVATE KEY");
-        let block = pem::blocks(text.as_bytes())
-            .into_iter()
-            .find(|block| named(&block.label))
-            .ok_or(KeyError::NoPem)?;
+        let blocks = pem::blocks(text.as_bytes());
+        let is_encrypted = |block: &pem::Block| block.label == "ENCRYPTED PRIVATE KEY";
+        let absent = match blocks.iter().any(is_encrypted) {
+            true => KeyError::Encrypted,
+            false => KeyError::NoPem,
+        };
+        let key = blocks.into_iter().find(|block| named(&block.label));
+        let block = key.ok_or(absent)?;
         let line = block.line;
         let der = block.contents.map_err(|why| KeyError::Pem { line, why })?;
         let scalar = match block.label.as_str() {
@@ -367,6 +372,9 @@ TL/ZbPnRclvSbZy3D3oAV5yEIz+DAJNu87sIP/jw+IKNgcKvVbdrBtJq
     fn what_is_no_log_key() {
         let error = |pem: &str| LogKey::from_pem(pem).unwrap_err();
         assert_eq!(error("no PEM at all"), KeyError::NoPem);
+        let encrypted = pem::encode("ENCRYPTED PRIVATE KEY", b"k");
+        assert_eq!(error(&encrypted), KeyError::Encrypted);
+        assert!(LogKey::from_pem(&format!("{encrypted}{PKCS8}")).is_ok());
         let damaged = PKCS8.replace('M', "?");
         assert!(matches!(error(&damaged), KeyError::Pem { line: 1, .. }));
         // Another curve, and no key at all.

@@ -40,6 +40,9 @@ pub enum KeyError {
     /// No PEM block is a private key.
     #[error("the PEM file has no EC PRIVATE KEY or PRIVATE KEY block")]
     NoPem,
+    /// The only private key of the PEM file is an encrypted PKCS #8 key.
+    #[error("the key is encrypted: decrypt the key (openssl pkcs8 -in KEY -out NEW)")]
+    Encrypted,
     /// A PEM block is damaged.
     #[error("the PEM block at line {line} is damaged: {why}")]
     Pem {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -12,6 +12,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::error_response::ErrorCode;
+use crate::reply::Response;
 
 /// The kinds of requests that metrics distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +93,9 @@ impl Endpoint {
 }
 
 /// The statuses that this server sends. Any other status counts as 0.
-const STATUSES: [u16; 19] = [
-    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 503, 0,
+const STATUSES: [u16; 20] = [
+    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 501, 503,
+    0,
 ];
 
 fn slot(status: StatusCode) -> usize {
@@ -220,7 +224,7 @@ impl LogMetrics {
     }
 
     /// Counts a response with an error. Errors are rare enough for a lookup in the family.
-    pub(crate) fn note_refusal(&self, code: &'static str) {
+    fn note_refusal(&self, code: &'static str) {
         if self.removed.load(Ordering::SeqCst) {
             return;
         }
@@ -244,8 +248,17 @@ impl LogMetrics {
         }
     }
 
+    /// Counts the response to a request that began at `start`, also as a refusal if it has an error.
+    pub(crate) fn note_response(&self, endpoint: Endpoint, response: &Response, start: Instant) {
+        let sent = response.body().len();
+        self.note(endpoint, response.status(), start.elapsed(), sent);
+        if let Some(code) = response.extensions().get::<ErrorCode>() {
+            self.note_refusal(code.0);
+        }
+    }
+
     /// Counts one response.
-    pub(crate) fn note(&self, endpoint: Endpoint, status: StatusCode, took: Duration, sent: usize) {
+    fn note(&self, endpoint: Endpoint, status: StatusCode, took: Duration, sent: usize) {
         if self.removed.load(Ordering::SeqCst) {
             return;
         }

@@ -19,7 +19,6 @@ use self::endpoint::{of_resource, of_site};
 use self::served_log::ServedLog;
 use self::table::{Table, routes};
 use crate::budget::{BudgetMetrics, Client};
-use crate::error_response::ErrorCode;
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
@@ -29,7 +28,7 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
 use crate::trace::Tracer;
-use crate::{error_page, health, logjson, metrics, pages, robots, submission};
+use crate::{error_page, health, logjson, metrics, pages, request_head, robots, submission};
 
 /// The endpoints that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -180,6 +179,13 @@ impl Site {
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
         let head = parts.method == Method::HEAD;
+        if let Err(refused) = request_head::check(&parts, &body) {
+            let response = refused.into_response();
+            let response = if head { headed(response) } else { response };
+            self.elsewhere
+                .note_response(Endpoint::Unknown, &response, start);
+            return response;
+        }
         let table = self.table.load_full();
         let found = match endpoints {
             EndpointSet::Operations => None,
@@ -214,11 +220,7 @@ impl Site {
         if let Some(passage) = passage {
             passage.pay(&mut response);
         }
-        let sent = response.body().len();
-        metrics.note(endpoint, response.status(), start.elapsed(), sent);
-        if let Some(code) = response.extensions().get::<ErrorCode>() {
-            metrics.note_refusal(code.0);
-        }
+        metrics.note_response(endpoint, &response, start);
         response
     }
 

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lucarne_http::Limits;
+use lucarne_http::{EndpointSet, Limits};
 use lucarne_testkit::{eventually, in_time, until};
 use support::gate::Gate;
 use support::{Server, TestLog};
@@ -334,6 +334,78 @@ async fn odd_targets() {
         server.ask("CONNECT", "log.example:443", &[]).await.status,
         404
     );
+}
+
+/// RFC 9112, sections 3.2 and 6.1. The listener of the metrics applies the same rules.
+#[tokio::test]
+async fn heads_that_a_proxy_could_read_differently() {
+    let (test, server) = demo(small()).await;
+    let logs = vec![test.log.clone()];
+    let operations = Server::start_endpoints(logs, EndpointSet::Operations).await;
+    for (server, target) in [(&server, "/demo/checkpoint"), (&operations, "/metrics")] {
+        for (version, hosts, status) in [
+            ("1.1", "host: x\r\n", 200),
+            ("1.1", "host:\r\n", 200),
+            ("1.1", "", 400),
+            ("1.1", "host: x\r\nhost: x\r\n", 400),
+            ("1.0", "", 200),
+            ("1.0", "host: x\r\nhost: y\r\n", 400),
+        ] {
+            let request = format!("GET {target} HTTP/{version}\r\n{hosts}\r\n");
+            let mut client = server.connect().await;
+            client.send(request.as_bytes()).await;
+            let answer = client.answer().await.unwrap();
+            assert_eq!(answer.status, status, "{request}");
+            if status == 400 {
+                assert_eq!(answer.json()["code"], "bad_host");
+                assert!(client.closed().await);
+            }
+        }
+        let refusals = r#"lucarne_http_refusals_total{log="",code="bad_host"}"#;
+        assert_eq!(server.metric(refusals), 3);
+    }
+    let absolute = b"GET http://log.example/demo/checkpoint HTTP/1.1\r\n\r\n";
+    let mut client = server.connect().await;
+    client.send(absolute).await;
+    assert_eq!(client.answer().await.unwrap().status, 400);
+}
+
+/// RFC 9112, section 6.1.
+#[tokio::test]
+async fn transfer_codings_other_than_one_chunked() {
+    let (test, server) = demo(small()).await;
+    let body = test.chain("www.example").to_json();
+    for (codings, status) in [
+        ("transfer-encoding: Chunked\r\n", 200),
+        ("transfer-encoding: ,chunked\r\n", 200),
+        ("transfer-encoding: gzip, chunked\r\n", 501),
+        (
+            "transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
+            501,
+        ),
+        ("transfer-encoding: chunked, chunked\r\n", 400),
+        (
+            "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+            400,
+        ),
+    ] {
+        let request = format!(
+            "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\n{codings}\r\n\
+             {:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        let mut client = server.connect().await;
+        client.send(request.as_bytes()).await;
+        let answer = client.answer().await.unwrap();
+        assert_eq!(answer.status, status, "{codings}");
+        if status != 200 {
+            assert_eq!(answer.json()["code"], "transfer_coding");
+            assert!(client.closed().await);
+        }
+    }
+    let refused = r#"lucarne_http_requests_total{log="",endpoint="unknown",code="501"}"#;
+    assert_eq!(server.metric(refused), 2);
+    still_there(&server).await;
 }
 
 #[tokio::test]

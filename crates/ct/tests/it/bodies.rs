@@ -65,6 +65,21 @@ fn refused() {
     }
 }
 
+/// RFC 8259, section 8.1: JSON is UTF-8, also in fields that the decoder ignores.
+#[test]
+fn refused_without_utf8() {
+    for body in [
+        &b"{\"chain\":[\"AA==\"],\"more\":\"\xff\"}"[..],
+        b"{\"more\":{\"x\":[\"\xe2\x82\"]},\"chain\":[\"AA==\"]}",
+        b"{\"chain\":[\"AA==\"],\"\xff\":1}",
+        b"{\"chain\":[\"AA==\xff\"]}",
+    ] {
+        let rejection = Chain::decode_json(body, &ChainLimits::default()).unwrap_err();
+        assert_eq!(rejection.code, Code::InvalidJson, "{rejection}");
+    }
+    assert_eq!(elements(r#"{"more":"\u20ac €","chain":["AA=="]}"#), [[0]]);
+}
+
 #[test]
 fn limited() {
     let body = br#"{"chain":["AAAA"]}"#;
