@@ -18,7 +18,7 @@
 //! indexed entries, and the size and root of a tree that begins with them. The anchor is recorded
 //! with each round before a place of that round can be in a table. After any crash, the recorded
 //! tree has every entry of the tables, and shows whether cache and log have the same history
-//! (`catchup.rs`). A single wrong place is detected when it is used (`submission.rs`).
+//! (`catchup.rs`). A single wrong place is detected when it is used (`submission/proof.rs`).
 //!
 //! After an I/O error the contents of the disk are unknown: the kernel may show bytes that it could
 //! not write, and let the next sync succeed. The index is not written any more, and a file reports

@@ -164,12 +164,16 @@ impl Shared {
         let Some(session) = session.filter(|session| session.follows().is_none()) else {
             return Answer::refusal(Status::NotLeading);
         };
-        let joins = batch.items.into_iter().map(|item| {
+        let joins = batch.items.into_iter().map(async |item| {
             let Item {
                 entry,
                 not_before_ms,
             } = item;
-            self.submissions.join(&session, entry, not_before_ms, None)
+            let (identity, signed) = (entry.identity, entry.signed.clone());
+            let joined = self.submissions.join(&session, entry, not_before_ms, None);
+            let at = joined.await?;
+            let proven = self.submissions.prove_indexed(&identity, &signed, &at);
+            proven.await.map(|()| at)
         });
         let joined = join_all(joins).await;
         // The session must not be held while a round is pending.

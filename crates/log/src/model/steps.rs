@@ -14,7 +14,10 @@ const RECOVERY: &str = concat!(
 );
 const CATCH_UP: &str = include_str!("../index/catchup.rs");
 const DEDUP: &str = include_str!("../index/dedup/writing.rs");
-const SUBMIT: &str = include_str!("../submit/submission.rs");
+const SUBMIT: &str = concat!(
+    include_str!("../submit/submission.rs"),
+    include_str!("../submit/submission/proof.rs"),
+);
 const SUPERVISOR: &str = include_str!("../log/supervise.rs");
 const FOLLOW: &str = concat!(
     include_str!("../instances/follow.rs"),
@@ -250,6 +253,7 @@ fn an_entry_is_forwarded_in_the_order_of_the_model() {
         "async fn taken(",
         "session.follows().is_none()",
         "self.submissions.join(&session",
+        "self.submissions.prove_indexed(",
         "join_all(joins)",
         "outcome(at).await",
         "async fn outcome(",
@@ -275,7 +279,7 @@ fn an_entry_is_forwarded_in_the_order_of_the_model() {
     let sct = [
         "async fn try_submit(",
         "self.forwarded(lane, outcome)",
-        "self.prove(&identity, &signed, place)",
+        "self.prove(&identity, &signed, place, Source::Leader)",
         "self.scts.sct(&identity, &signed, place)",
         "async fn forwarded(",
         "outcome.await",

@@ -215,7 +215,7 @@ impl Machine for Bounds {
         for instance in &world.instances {
             let index = &instance.index;
             // A duplicate gets an SCT with the place in the index. The model does not rely on the
-            // comparison with the tree in `submission.rs`.
+            // comparison with the tree in `proof.rs`.
             let published = |at| world.seen.goes_on_from(index.tree.first(at + 1));
             let proves = |n| index.find(n).is_none_or(published);
             let running = instance.mode == Mode::Running;

@@ -1,27 +1,24 @@
 //! The processing of a submission, from its chain to its SCT.
 
-use std::sync::Arc;
+mod proof;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lucarne_ct::{
-    Chain, Code, Entry, EntryKind, Identity, Rejection, Sct, SignedEntry, merkle_tree_leaf,
-};
+use lucarne_ct::{Chain, Code, Entry, EntryKind, Identity, Rejection, Sct, SignedEntry};
 use lucarne_storage::guards::Guard;
-use lucarne_tlog::leaf_hash;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::proof::Source;
 use crate::config::instances::AGAIN;
 use crate::config::lane::Lane;
 use crate::error::{Fatal, SubmitError};
 use crate::index::backlog::Pace;
-use crate::index::dedup::{Dedup, LeafPosition, NeedsDisk, Unknown};
+use crate::index::dedup::{LeafPosition, NeedsDisk, Unknown};
 use crate::index::log_index::is_silent;
 use crate::status::state::State;
-use crate::submit::duplicate_limit::DuplicateTurn;
 use crate::submit::forward_wire::Outcome;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
@@ -132,7 +129,7 @@ impl Submissions {
                 let place = self.forwarded(lane, outcome).await;
                 steps.end("forward");
                 let place = place?;
-                let proven = self.prove(&identity, &signed, place).await;
+                let proven = self.prove(&identity, &signed, place, Source::Leader).await;
                 steps.end("prove");
                 proven?;
                 place
@@ -282,82 +279,6 @@ impl Submissions {
                 timestamp_ms,
             }),
             _ => Err(self.unavailable()),
-        }
-    }
-
-    /// Verifies the place of a duplicate. The caller holds the returned turn until the SCT is
-    /// ready, because both steps read from storage and a signer.
-    async fn prove_duplicate(
-        &self,
-        identity: &Identity,
-        signed: &SignedEntry,
-        place: LeafPosition,
-    ) -> Result<Option<DuplicateTurn<'_>>, SubmitError> {
-        let turn = match self.scts.find(identity, place) {
-            Some(_) => None,
-            None => Some(self.duplicates.turn().await?),
-        };
-        self.prove(identity, signed, place).await?;
-        Ok(turn)
-    }
-
-    /// Verifies that the tree has the entry at this place, because the index or the leader may be
-    /// wrong. An SCT is signed only after this verification.
-    async fn prove(
-        &self,
-        identity: &Identity,
-        signed: &SignedEntry,
-        place: LeafPosition,
-    ) -> Result<(), SubmitError> {
-        if self.scts.find(identity, place).is_some() {
-            return Ok(());
-        }
-        let tree = self.reader.tree().ok_or_else(|| self.unavailable())?;
-        if place.index < tree.size() {
-            let in_tree = self.reader.tiles().leaf_hash(&tree.edge, place.index);
-            let in_tree = in_tree.await.map_err(|error| self.unproven(&error))?;
-            let mut leaf = Vec::new();
-            merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
-            if leaf_hash(&leaf) == in_tree {
-                return Ok(());
-            }
-        }
-        self.metrics.dedup_wrong.inc();
-        if let Some(session) = self.session.load().as_ref() {
-            self.distrust(&session.dedup);
-        }
-        Err(self.unproven(&format_args!(
-            "the dedup index in {}, or the leading instance, returned entry {} for a submission, \
-             but the tree has another entry there: no SCT was signed",
-            self.config.cache.display(),
-            place.index
-        )))
-    }
-
-    /// Marks the index as wrong. The mark is written only once, so at most one thread waits for a
-    /// hung disk.
-    fn distrust(&self, dedup: &Arc<Dedup>) {
-        if !dedup.distrust() {
-            return;
-        }
-        let (dedup, log) = (dedup.clone(), self.config.shortname.clone());
-        drop(spawn_blocking(move || {
-            if let Err(error) = dedup.note_distrust() {
-                // This process has the mark in memory.
-                tracing::error!(log, %error, "cannot record a wrong place of the dedup index");
-            }
-        }));
-    }
-
-    fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {
-        if let Some(left_out) = self.duplicates.unproven.due() {
-            let log = &self.config.shortname;
-            tracing::error!(log, %problem, left_out, "no SCT for a submission, because its place \
-                                                      in the tree is not proven");
-        }
-        SubmitError::Unavailable {
-            retry_after_seconds: 60,
-            reason: "the log cannot prove now that it has this entry".into(),
         }
     }
 

@@ -255,6 +255,38 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     stop(&log).await;
 }
 
+/// The tree decides whose place is wrong: a follower's index did not return the place of its leader.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_place_of_the_leader_leaves_the_index_trusted() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let logged = fill(&log, 0..3).await;
+    stop(&log).await;
+    drop(log);
+    let log = world.start();
+    settled(&log, started).await;
+    let session = log.submissions.session.load_full().unwrap();
+    let (entry, wrong) = (&logged[0], logged[1].place);
+    let identity = entry.signed.identity();
+    let submissions = &log.submissions;
+    let prove = |place, source| submissions.prove(&identity, &entry.signed, place, source);
+    prove(entry.place, Source::Leader).await.unwrap();
+    prove(wrong, Source::Leader).await.unwrap_err();
+    assert_eq!(log.metrics.dedup_wrong.get(), 1);
+    assert!(!session.dedup.is_distrusted());
+    // A leader examines the places of its own index.
+    for (place, is_right) in [(entry.place, true), (wrong, false)] {
+        let at = At::Index(place);
+        let indexed = submissions.prove_indexed(&identity, &entry.signed, &at);
+        assert_eq!(indexed.await.is_ok(), is_right);
+    }
+    assert!(session.dedup.is_distrusted());
+    drop(session);
+    stop(&log).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_flipped_bit_of_the_index_gives_a_false_sct() {
     let cache = tempfile::tempdir().unwrap();
