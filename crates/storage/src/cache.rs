@@ -93,3 +93,47 @@ fn is_immutable(path: &str) -> bool {
     let tile = path.starts_with("tile/") && !path.contains(".p/");
     tile || path.starts_with("issuer/")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use lucarne_testkit::eventually;
+
+    use super::*;
+
+    const TILE: &str = "tile/0/000";
+
+    /// During a hand-over, the earlier process uses the directory until the next process starts its
+    /// cache.
+    #[tokio::test]
+    async fn the_directory_is_left_alone_before_the_start() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("cache");
+        let [earlier, next] = [(); 2].map(|()| DiskCache::new(&directory, 1 << 20, Arc::new(())));
+        let tile = Bytes::from_static(b"a tile");
+        next.keep(TILE, &tile);
+        assert_eq!(next.get(TILE).await, None);
+        assert!(!directory.exists());
+
+        earlier.start();
+        earlier.keep(TILE, &tile);
+        eventually("the tile is cached", async || {
+            earlier.get(TILE).await.is_some()
+        })
+        .await;
+        next.keep("tile/0/001", &tile);
+        next.forget(TILE).await;
+        assert_eq!(next.get(TILE).await, None);
+        assert_eq!(earlier.get(TILE).await, Some(tile.clone()));
+        let folders = fs::read_dir(&directory).unwrap();
+        assert_eq!(folders.count(), 1, "only the file of the earlier process");
+
+        next.start();
+        eventually("the file of the earlier process is found", async || {
+            next.get(TILE).await.as_ref() == Some(&tile)
+        })
+        .await;
+        assert_eq!(earlier.get(TILE).await, Some(tile.clone()));
+    }
+}

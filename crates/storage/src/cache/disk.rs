@@ -40,13 +40,17 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Prefix of a file's name until the file is complete.
 const UNFINISHED: &str = "unfinished-";
 
+/// Age of an unfinished file that no process writes any more. Younger files may belong to the
+/// process that hands the log over to this process.
+const ABANDONED: Duration = Duration::from_secs(10 * 60);
+
 pub(super) struct Disk {
     directory: PathBuf,
     lru: Mutex<Lru>,
     writers: Arc<Semaphore>,
     reading: BlockingPool,
-    /// Prefix of this process's unfinished files. Part of the prefix is random, so that
-    /// [`scan`](Self::scan) does not remove a file that this process is writing.
+    /// Prefix of this process's unfinished files. Part of the prefix is random, because two
+    /// processes write to the directory during a hand-over.
     unfinished: String,
     next: AtomicU64,
     warned: AtomicBool,
@@ -70,8 +74,8 @@ impl Disk {
         self.lru.lock().bytes()
     }
 
-    /// Registers the files of an earlier process, the newest last. This process may write files at
-    /// the same time.
+    /// Registers the files of an earlier process, the newest last. This process, and an earlier
+    /// process that still runs, may write files at the same time.
     pub(super) fn scan(&self) {
         let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
         for folder in entries(&self.directory) {
@@ -80,16 +84,17 @@ impl Disk {
                 let Some((name, data)) = name.zip(fs::metadata(&file).ok()) else {
                     continue;
                 };
-                if name.starts_with(&self.unfinished) {
+                let written = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let is_unfinished = name.starts_with(UNFINISHED);
+                if is_unfinished && !is_abandoned(written) {
                     continue;
                 }
-                if name.starts_with(UNFINISHED) || !data.is_file() {
+                if is_unfinished || !data.is_file() {
                     // An earlier process did not finish this file, or the cache did not create it.
                     // The cache never reads the file, so a failed removal only costs disk space.
                     let _ = fs::remove_file(&file);
                     continue;
                 }
-                let written = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push((written, name.replace('+', "/"), data.len()));
             }
         }
@@ -201,6 +206,12 @@ fn whole(file: Vec<u8>) -> Option<Bytes> {
     (xxh3_128(&bytes).to_be_bytes() == sum).then_some(bytes)
 }
 
+/// Returns `true` if no process writes an unfinished file of this time any more. A time in the
+/// future has no age: the clock of a file server may be ahead.
+fn is_abandoned(written: SystemTime) -> bool {
+    written.elapsed().is_ok_and(|age| age >= ABANDONED)
+}
+
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries
@@ -212,21 +223,27 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    /// A process that hands its log over still writes to the directory.
     #[test]
-    fn a_scan_removes_unfinished_files_of_other_processes_only() {
+    fn a_scan_removes_abandoned_files_only() {
         let directory = tempfile::tempdir().unwrap();
         let folder = directory.path().join("00");
         fs::create_dir(&folder).unwrap();
         let [disk, earlier] = [(); 2].map(|()| Disk::new(directory.path(), 1 << 20));
-        let (own, other) = (
-            disk.next_unfinished(&folder),
-            earlier.next_unfinished(&folder),
-        );
-        fs::write(&own, "half").unwrap();
-        fs::write(&other, "half").unwrap();
+        let unfinished = [&disk, &earlier, &earlier].map(|disk| disk.next_unfinished(&folder));
+        for file in &unfinished {
+            fs::write(file, "half").unwrap();
+        }
+        let [own, others, abandoned] = unfinished;
+        let before = SystemTime::now() - 2 * ABANDONED;
+        let file = fs::File::options().write(true).open(&abandoned).unwrap();
+        file.set_modified(before).unwrap();
         disk.scan();
-        assert!(own.exists(), "this process is writing the file");
-        assert!(!other.exists());
+        assert!(
+            own.exists() && others.exists(),
+            "a process may write the file"
+        );
+        assert!(!abandoned.exists());
         assert_eq!(disk.bytes(), 0, "unfinished files are not registered");
     }
 }
