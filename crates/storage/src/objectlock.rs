@@ -328,9 +328,14 @@ impl Lock for ObjectLock {
                     Some(stored) => stored.version,
                 },
             };
-            match self.put(&put, PutMode::Update(version)).await {
-                Ok(version) => {
-                    self.remember(log, new, version);
+            match self.put(&put, PutMode::Update(version.clone())).await {
+                // Another checkpoint has another e-tag. The caller loads the stored checkpoint.
+                Ok(stored) if stored == version && new != old => {
+                    self.again(ACTION, put.deadline, &Failure::NotStored)
+                        .await?;
+                }
+                Ok(stored) => {
+                    self.remember(log, new, stored);
                     return Ok(());
                 }
                 // The next iteration reads the object at once, to find the new checkpoint.

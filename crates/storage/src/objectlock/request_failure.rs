@@ -11,6 +11,8 @@ pub(super) enum Failure {
     Lost,
     /// The content and the e-tag belong to two different objects.
     Torn,
+    /// The store confirmed a put, and returned the version of the old object.
+    NotStored,
     Silence,
     Store(Error),
 }
@@ -35,8 +37,10 @@ impl Failure {
     /// Returns `true` if the next attempt would fail in the same way.
     pub(super) fn is_final(&self) -> bool {
         use crate::AssetError::{NoBucket, Refused, Untrusted};
-        let Self::Store(error) = self else {
-            return false;
+        let error = match self {
+            Self::Store(error) => error,
+            Self::NotStored => return true,
+            Self::Lost | Self::Torn | Self::Silence => return false,
         };
         let sorted = failure::sort("", String::new(), error);
         matches!(
@@ -66,6 +70,10 @@ impl Failure {
             Self::Torn => (
                 "an object does not match its e-tag",
                 "find out who writes to this prefix",
+            ),
+            Self::NotStored => (
+                "the store confirmed a put, but kept the old object",
+                "use another store, or an SQL database for the lock",
             ),
             Self::Silence => ("no response in time", "check the store and the network"),
             Self::Store(error) => return said(error),

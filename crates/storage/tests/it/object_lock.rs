@@ -54,6 +54,8 @@ enum Fault {
     Silent,
     /// Does not allow puts.
     Forbidden,
+    /// Confirms updates with the present e-tag, and does not store them.
+    Forgets,
     /// Flips a bit in every other response with an object.
     Corrupts,
 }
@@ -131,7 +133,11 @@ impl ObjectStore for Double {
         let put = |options| self.store.put_opts(location, payload.clone(), options);
         let fault = match self.fault {
             // These stores are atomic: their faults begin after the race.
-            Fault::LosesAnswers | Fault::Repeats | Fault::Flaky | Fault::Silent
+            Fault::LosesAnswers
+            | Fault::Repeats
+            | Fault::Flaky
+            | Fault::Silent
+            | Fault::Forgets
                 if location.as_ref().contains("probe-") =>
             {
                 Fault::None
@@ -184,6 +190,11 @@ impl ObjectStore for Double {
                 let _ = put(options).await;
                 std::future::pending().await
             }
+            (Fault::Forgets, PutMode::Update(version)) => Ok(PutResult {
+                e_tag: version.e_tag.clone(),
+                version: version.version.clone(),
+                extensions: Default::default(),
+            }),
             (Fault::Forbidden, _) => Err(Error::PermissionDenied {
                 path: location.to_string(),
                 source: "403".into(),
@@ -332,6 +343,22 @@ async fn a_commit_is_one_request() {
             .unwrap();
     }
     assert_eq!(double.puts.load(Ordering::Relaxed) - before, 10);
+}
+
+/// The e-tag of the response shows that the store has kept the old checkpoint.
+#[tokio::test]
+async fn a_put_that_is_confirmed_and_not_stored_is_no_commit() {
+    let double = Double::new(Fault::None);
+    let lock = double.lock().await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    let forgetful = double.with(Fault::Forgets).lock().await.unwrap();
+    let failed = forgetful.replace(&LOG, b"0", b"1").await.unwrap_err();
+    assert!(
+        failed.to_string().contains("kept the old object"),
+        "{failed}"
+    );
+    assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
 /// An abandoned put may still have its effect.
