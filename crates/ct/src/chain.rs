@@ -74,7 +74,10 @@ impl Chain {
                 format!("the body is not {{\"chain\":[\"base64\",…]}}: {error}"),
             )),
             (None, Ok(())) => {
-                decoder.check_ignored(body)?;
+                // The JSON parser checks all values except those of ignored fields.
+                if decoder.ignores {
+                    check_utf8(body)?;
+                }
                 Self::new(decoder.bytes, decoder.ends)
             }
         }
@@ -189,21 +192,6 @@ impl Decoder {
         error
     }
 
-    /// Refuses a body that is not UTF-8 (RFC 8259, section 8.1). The JSON parser checks all values
-    /// except those of ignored fields.
-    fn check_ignored(&self, body: &[u8]) -> Result<(), Rejection> {
-        if !self.ignores {
-            return Ok(());
-        }
-        match std::str::from_utf8(body) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Rejection::new(
-                Code::InvalidJson,
-                format!("the body is not UTF-8, which JSON requires: {error}"),
-            )),
-        }
-    }
-
     fn push<E: de::Error>(&mut self, index: usize, base64: &[u8]) -> Result<u32, E> {
         let before = self.bytes.len();
         if let Err(error) = decode_base64(base64, &mut self.bytes) {
@@ -215,6 +203,17 @@ impl Decoder {
             return Err(self.reject(Rejection::of(index, Code::InvalidCertificate, detail)));
         }
         Ok(self.bytes.len() as u32)
+    }
+}
+
+/// Refuses a body that is not UTF-8 (RFC 8259, section 8.1).
+fn check_utf8(body: &[u8]) -> Result<(), Rejection> {
+    match std::str::from_utf8(body) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Rejection::new(
+            Code::InvalidJson,
+            format!("the body is not UTF-8, which JSON requires: {error}"),
+        )),
     }
 }
 

@@ -8,6 +8,7 @@
 //! A collector that is slow or unreachable costs traces and metrics, and never delays a
 //! submission: a full queue drops traces.
 
+mod collector;
 mod metrics;
 mod protobuf;
 mod traces;
@@ -15,22 +16,19 @@ mod traces;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
 use lucarne_http::Site;
-use lucarne_net::Client;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
+use self::collector::Collector;
 use self::metrics::Times;
-use self::protobuf::{Message, attribute};
+use self::protobuf::Message;
 use self::traces::{FinishedTrace, Traces};
 use crate::config::OtlpSettings;
 use crate::process_metrics;
-use crate::version::VERSION;
 
 /// Maximum number of traces in the queue, of about 1 KiB each.
 const QUEUE: usize = 2048;
@@ -38,8 +36,6 @@ const QUEUE: usize = 2048;
 const BATCH: usize = 512;
 /// Time in which traces are gathered for a request.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time limit of a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the last traces and metrics when the server stops.
 const FINISH: Duration = Duration::from_millis(500);
 
@@ -48,7 +44,8 @@ lucarne_metrics::metrics! {
     struct ExportMetrics, prefix "lucarne_otlp" {
         dropped: Counter = (
             "spans_dropped",
-            "Spans that were not exported, because the collector was slow or unreachable"
+            "Spans that were not exported, because the collector was slow or unreachable, or \
+             rejected the spans"
         );
     }
 }
@@ -77,7 +74,7 @@ impl<'c> Exporter<'c> {
         let (stop, stopped) = watch::channel(());
         let mut tasks = JoinSet::new();
         if let Some((settings, ExportMetrics { dropped })) = self.0 {
-            let collector = Collector::new(settings);
+            let collector = Collector::new(settings, stopped.clone());
             let (queue, finished) = mpsc::channel(QUEUE);
             let traces = Traces::new(settings.sampling_ratio, queue, dropped.clone());
             site.trace(Arc::new(traces));
@@ -137,12 +134,11 @@ async fn export_traces(
             }
             continue;
         }
-        let count = batch.iter().map(|trace| trace.count).sum();
+        let count: u64 = batch.iter().map(|trace| trace.count).sum();
         let spans = batch.drain(..).map(|trace| trace.spans);
         let spans = spans.fold(Message::default(), |all, spans| all.append(&spans));
-        if !collector.export("/v1/traces", &spans).await {
-            dropped.inc_by(count);
-        }
+        let rejected = collector.export("/v1/traces", &spans).await;
+        dropped.inc_by(rejected.map_or(count, |rejected| rejected.min(count)));
     }
 }
 
@@ -167,70 +163,5 @@ async fn export_metrics(
         if stopping {
             return;
         }
-    }
-}
-
-/// The collector that receives traces and metrics.
-#[derive(Clone)]
-struct Collector {
-    client: Client,
-    endpoint: String,
-    headers: HeaderMap,
-    /// `Resource`: this process.
-    resource: Message,
-    /// Whether the last request failed, and this was logged.
-    failing: bool,
-}
-
-impl Collector {
-    fn new(settings: &OtlpSettings) -> Self {
-        let mut headers = settings.headers.clone();
-        let protobuf = HeaderValue::from_static("application/x-protobuf");
-        headers.insert(CONTENT_TYPE, protobuf);
-        let mut instance = [0; 16];
-        // Without random numbers, all processes have the same instance.
-        let _ = aws_lc_rs::rand::fill(&mut instance);
-        let instance = hex::encode(instance);
-        let resource = [
-            ("service.name", settings.service_name.as_str()),
-            ("service.version", VERSION),
-            ("service.instance.id", instance.as_str()),
-        ];
-        let resource = resource.map(|(key, value)| attribute(key, value));
-        Collector {
-            client: Client::of_system(TIMEOUT),
-            endpoint: settings.endpoint.clone(),
-            headers,
-            resource: Message::default().messages(1, resource),
-            failing: false,
-        }
-    }
-
-    /// Sends spans or metrics, which are the second field of their scope. Returns whether the
-    /// collector has accepted them. Logs only the first of several failures.
-    async fn export(&mut self, path: &str, values: &Message) -> bool {
-        let scope = Message::default().text(1, "lucarne").text(2, VERSION);
-        let scoped = Message::default().message(1, &scope).append(values);
-        let of_resource = Message::default()
-            .message(1, &self.resource)
-            .message(2, &scoped);
-        let body = Message::default().message(1, &of_resource).into_bytes();
-        let url = format!("{}{path}", self.endpoint);
-        let response = self.client.post(&url, self.headers.clone(), body).await;
-        let failure = match response {
-            Ok(response) if response.status.is_success() => None,
-            Ok(response) => Some(format!("the status is {}", response.status)),
-            Err(error) => Some(error.to_string()),
-        };
-        match &failure {
-            Some(failure) if !self.failing => tracing::warn!(
-                "export to {url} failed: {failure}: traces and metrics are lost until the \
-                 collector accepts them"
-            ),
-            None if self.failing => tracing::info!("export to {url} works again"),
-            _ => {}
-        }
-        self.failing = failure.is_some();
-        failure.is_none()
     }
 }

@@ -175,7 +175,13 @@ impl Server {
         };
         let takes_over = self.taking.is_some();
         let (serving, candidates) = match self.taking.take() {
-            Some(taking) => self.take_over(taking).await?,
+            Some(taking) => match self.take_over(taking).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    self.exporting.finish().await;
+                    return Err(error);
+                }
+            },
             None => self.begin()?,
         };
         let running = Running {

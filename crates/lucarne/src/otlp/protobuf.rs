@@ -1,6 +1,6 @@
-//! Encoder of protobuf messages.
+//! Encoder of protobuf messages, and a reader of responses.
 //!
-//! OTLP is a stable format, and the server only sends it. Numbers of fields are from
+//! OTLP is a stable format, and responses have few fields. Numbers of fields are from
 //! `opentelemetry-proto`.
 
 /// Wire type of integers with variable length.
@@ -77,6 +77,56 @@ impl Message {
     }
 }
 
+/// Fields of a received message, in order. The fields end at the first invalid byte.
+pub(super) struct Fields<'m>(pub(super) &'m [u8]);
+
+/// The value of a received field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'m> {
+    Number(u64),
+    Bytes(&'m [u8]),
+}
+
+impl<'m> Iterator for Fields<'m> {
+    /// The number of a field, and its value.
+    type Item = (u64, Value<'m>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = self.varint()?;
+        let value = match key & 7 {
+            VARINT => Value::Number(self.varint()?),
+            FIXED64 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
+            BYTES => {
+                let length = self.varint()?;
+                Value::Bytes(self.take(length)?)
+            }
+            _ => return None,
+        };
+        Some((key >> 3, value))
+    }
+}
+
+impl<'m> Fields<'m> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, count: u64) -> Option<&'m [u8]> {
+        let count = usize::try_from(count).ok()?;
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
 /// Returns a `KeyValue` with a text.
 pub(super) fn attribute(key: &str, value: &str) -> Message {
     let value = Message::default().text(1, value);
@@ -106,5 +156,26 @@ mod tests {
         assert_eq!(fixed.into_bytes(), [0x39, 1, 0, 0, 0, 0, 0, 0, 0]);
         let packed = Message::default().packed(6, [2]);
         assert_eq!(packed.into_bytes(), [0x32, 8, 2, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn fields_are_read_up_to_the_first_invalid_byte() {
+        let bytes = Message::default()
+            .varint(1, 150)
+            .fixed(7, 1)
+            .text(2, "testing")
+            .into_bytes();
+        let all = [
+            (1, Value::Number(150)),
+            (7, Value::Number(1)),
+            (2, Value::Bytes(b"testing")),
+        ];
+        assert!(Fields(&bytes).eq(all));
+        for end in 0..bytes.len() {
+            let read: Vec<_> = Fields(&bytes[..end]).collect();
+            assert_eq!(read, all[..read.len()]);
+        }
+        assert_eq!(Fields(&[0xff; 20]).next(), None);
+        assert_eq!(Fields(b"{\"partialSuccess\":{}}").next(), None);
     }
 }

@@ -91,6 +91,8 @@ impl Running {
             predecessor: Predecessor::Itself(self.signals),
             file: self.upkeep.reload.file,
         };
+        // The next start does not wait for the collector.
+        tokio::spawn(self.exporting.finish());
         Ended::Again(Box::new((hosted.config.clone(), roots.collect(), begin)))
     }
 

@@ -1,5 +1,6 @@
 //! A collector that records the requests that it receives, and a decoder of protobuf.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -22,14 +23,20 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::responding([])
+    }
+
+    /// Starts a collector that sends these responses first, and accepts all later requests.
+    pub(crate) fn responding<const N: usize>(first: [Vec<u8>; N]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
         let all = Arc::clone(&received);
+        let responses = Arc::new(Mutex::new(VecDeque::from(first)));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let all = Arc::clone(&all);
-                thread::spawn(move || serve(stream.unwrap(), &all));
+                let (all, responses) = (Arc::clone(&all), Arc::clone(&responses));
+                thread::spawn(move || serve(stream.unwrap(), &all, &responses));
             }
         });
         Collector { endpoint, received }
@@ -42,8 +49,19 @@ impl Collector {
     }
 }
 
+/// Returns a response with these header fields.
+pub(crate) fn response(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\n{fields}content-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
 /// Responds to the requests of one connection. A connection that breaks ends the thread.
-fn serve(mut stream: TcpStream, all: &Mutex<Vec<Received>>) -> Option<()> {
+fn serve(
+    mut stream: TcpStream,
+    all: &Mutex<Vec<Received>>,
+    responses: &Mutex<VecDeque<Vec<u8>>>,
+) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut head = String::new();
@@ -58,8 +76,9 @@ fn serve(mut stream: TcpStream, all: &Mutex<Vec<Received>>) -> Option<()> {
         let mut body = vec![0; length.parse().ok()?];
         reader.read_exact(&mut body).ok()?;
         all.lock().ok()?.push(Received { path, head, body });
-        let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        stream.write_all(response).ok()?;
+        let next = responses.lock().ok()?.pop_front();
+        let response = next.unwrap_or_else(|| response("200 OK", "", b""));
+        stream.write_all(&response).ok()?;
     }
 }
 

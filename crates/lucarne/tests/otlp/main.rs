@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod collector;
+#[path = "../it/handover/peer.rs"]
+mod peer;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,7 +15,8 @@ use lucarne_mint::LeafOptions;
 use lucarne_mint::testing::Pki;
 use lucarne_testkit::{Client, EVENT_TIMEOUT, LogUnderTest, eventually};
 
-use crate::collector::{Collector, Decoded};
+use crate::collector::{Collector, Decoded, response};
+use crate::peer::Asker;
 
 const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -158,6 +161,91 @@ fn metrics_arrive_at_their_interval() {
     assert_eq!(metric("lucarne_build_info").messages(5).len(), 1);
 }
 
+/// Returns the value of the metric of lost spans.
+async fn dropped_spans(log: &LogUnderTest) -> u64 {
+    let site = Client::new(format!("http://{}", log.address()));
+    let metrics = site.get("metrics").await.unwrap().text();
+    let dropped = "lucarne_otlp_spans_dropped_total ";
+    let count = metrics.lines().find_map(|line| line.strip_prefix(dropped));
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_request_to_an_overloaded_collector_is_retried() {
+    let collector = Collector::responding([
+        response("503 Service Unavailable", "", b""),
+        response("429 Too Many Requests", "retry-after: 0\r\n", b""),
+    ]);
+    let endpoint = &collector.endpoint;
+    let log = log(&format!(
+        "{{endpoint: '{endpoint}', metrics_interval: off}}"
+    ));
+    let mut server = log.start().unwrap();
+    run(async {
+        log.ready(EVENT_TIMEOUT).await.unwrap();
+        assert_eq!(submit(&log).await, 200);
+        eventually("the trace is accepted", async || {
+            collector.received("/v1/traces").len() == 3
+        })
+        .await;
+        assert_eq!(dropped_spans(&log).await, 0);
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+    let requests = collector.received("/v1/traces");
+    assert!(requests.iter().all(|it| it.body == requests[0].body));
+    let printed = server.output();
+    assert!(!printed.contains("/v1/traces failed"), "{printed}");
+}
+
+#[test]
+fn spans_that_the_collector_rejects_are_lost() {
+    // `partial_success` with the number of rejected spans and the reason.
+    let partial = b"\x0a\x09\x08\x03\x12\x05quota";
+    let collector = Collector::responding([response("200 OK", "", partial)]);
+    let endpoint = &collector.endpoint;
+    let log = log(&format!(
+        "{{endpoint: '{endpoint}', metrics_interval: off}}"
+    ));
+    let mut server = log.start().unwrap();
+    run(async {
+        log.ready(EVENT_TIMEOUT).await.unwrap();
+        assert_eq!(submit(&log).await, 200);
+        eventually("the rejected spans are counted", async || {
+            dropped_spans(&log).await == 3
+        })
+        .await;
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+    let printed = server.output();
+    assert!(printed.contains("rejected 3 values"), "{printed}");
+    assert_eq!(collector.received("/v1/traces").len(), 1, "no retry");
+}
+
+/// After a failed hand-over, the process starts another server.
+#[test]
+fn a_failed_hand_over_exports_the_last_metrics() {
+    let collector = Collector::start();
+    let log = log(&format!(
+        "{{endpoint: '{}', metrics_interval: 1h}}\nhandover: handover.sock",
+        collector.endpoint
+    ));
+    let mut server = log.start().unwrap();
+    run(async {
+        log.ready(EVENT_TIMEOUT).await.unwrap();
+        let mut asker = Asker::offered(&log);
+        asker.say(&"ready".into());
+        assert_eq!(asker.hear(), "accept");
+        drop(asker);
+        eventually("the metrics have arrived", async || {
+            collector.received("/v1/metrics").len() == 1
+        })
+        .await;
+        log.ready(EVENT_TIMEOUT).await.unwrap();
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+    assert_eq!(collector.received("/v1/metrics").len(), 2);
+}
+
 /// A collector that does not respond, and one that does not exist.
 #[test]
 fn an_unavailable_collector_delays_nothing() {
@@ -180,12 +268,8 @@ fn an_unavailable_collector_delays_nothing() {
             // Each request to the silent collector takes ten seconds.
             assert!(took < Duration::from_secs(30), "{took:?}");
             if address == absent {
-                let site = Client::new(format!("http://{}", log.address()));
                 eventually("lost spans are counted", async || {
-                    let metrics = site.get("metrics").await.unwrap().text();
-                    let dropped = "lucarne_otlp_spans_dropped_total ";
-                    let count = metrics.lines().find_map(|line| line.strip_prefix(dropped));
-                    count.is_some_and(|count| count != "0")
+                    dropped_spans(&log).await > 0
                 })
                 .await;
             }

@@ -7,10 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use lucarne_ct::LogKey;
-use lucarne_testkit::LogUnderTest;
+use lucarne_testkit::{EVENT_TIMEOUT, LogUnderTest};
 use serde_json::{Value, json};
-
-use crate::common::EVENT_TIMEOUT;
 
 /// A process that requests the logs of the running process.
 pub(super) struct Asker {
