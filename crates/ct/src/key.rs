@@ -57,14 +57,16 @@ impl LogKey {
     /// P-256.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let named = |label: &str| matches!(label, "EC PRIVATE KEY" | "PRIVATE KEY");
-        let blocks = pem::blocks(text.as_bytes());
-        let is_encrypted = |block: &pem::Block| block.label == "ENCRYPTED PRIVATE KEY";
-        let absent = match blocks.iter().any(is_encrypted) {
-            true => KeyError::Encrypted,
-            false => KeyError::NoPem,
+        let mut blocks = pem::blocks(text.as_bytes());
+        let Some(at) = blocks.iter().position(|block| named(&block.label)) else {
+            let mut labels = blocks.iter().map(|block| &block.label);
+            return Err(if labels.any(|label| label == "ENCRYPTED PRIVATE KEY") {
+                KeyError::Encrypted
+            } else {
+                KeyError::NoPem
+            });
         };
-        let key = blocks.into_iter().find(|block| named(&block.label));
-        let block = key.ok_or(absent)?;
+        let block = blocks.swap_remove(at);
         let line = block.line;
         let der = block.contents.map_err(|why| KeyError::Pem { line, why })?;
         let scalar = match block.label.as_str() {
