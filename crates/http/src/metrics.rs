@@ -248,7 +248,8 @@ impl LogMetrics {
         }
     }
 
-    /// Counts the response to a request that began at `start`, also as a refusal if it has an error.
+    /// Counts the response to a request that began at `start`. A response with an error also counts
+    /// as a refusal.
     pub(crate) fn note_response(&self, endpoint: Endpoint, response: &Response, start: Instant) {
         let sent = response.body().len();
         self.note(endpoint, response.status(), start.elapsed(), sent);

@@ -46,7 +46,8 @@ fn check_codings(headers: &HeaderMap) -> Result<(), ErrorResponse> {
         if !coding.eq_ignore_ascii_case(b"chunked") {
             let coding = String::from_utf8_lossy(coding);
             let detail = format!(
-                "the body has the transfer coding {coding:?}; send the body with a length or chunked"
+                "the body has the transfer coding {coding:?}; send the body with Content-Length, or \
+                 chunked"
             );
             return Err(codings_refused(StatusCode::NOT_IMPLEMENTED, detail));
         }

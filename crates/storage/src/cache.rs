@@ -104,7 +104,7 @@ mod tests {
 
     const TILE: &str = "tile/0/000";
 
-    /// During a hand-over, the earlier process uses the directory until the next process starts its
+    /// The earlier process of a hand-over uses the directory until the next process starts its
     /// cache.
     #[tokio::test]
     async fn the_directory_is_left_alone_before_the_start() {

@@ -221,7 +221,7 @@ fn spans_that_the_collector_rejects_are_lost() {
     assert_eq!(collector.received("/v1/traces").len(), 1, "no retry");
 }
 
-/// After a failed hand-over, the process starts another server.
+/// A process starts another server after a failed hand-over.
 #[test]
 fn a_failed_hand_over_exports_the_last_metrics() {
     let collector = Collector::start();

@@ -77,8 +77,8 @@ impl Submissions {
         Err(self.refuted(place, source))
     }
 
-    /// Counts and reports a wrong place. A wrong place of the leader does not show that the index of
-    /// this instance is wrong.
+    /// Counts and reports a wrong place. A wrong place of the leader does not show that the index
+    /// of this instance is wrong.
     fn refuted(&self, place: LeafPosition, source: Source) -> SubmitError {
         self.metrics.dedup_wrong.inc();
         let source = match source {

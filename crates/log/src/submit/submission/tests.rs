@@ -255,7 +255,8 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     stop(&log).await;
 }
 
-/// The tree decides whose place is wrong: a follower's index did not return the place of its leader.
+/// The tree decides whose place is wrong: the index of a follower did not return the place of the
+/// leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_place_of_the_leader_leaves_the_index_trusted() {
     let cache = tempfile::tempdir().unwrap();
