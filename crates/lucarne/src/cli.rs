@@ -112,8 +112,9 @@ pub enum Command {
     ///
     /// Reads all tiles and issuers of a log of the configuration, or of any static CT log in a
     /// directory, a bucket or at a URL (`--at`). Writes nothing there, and may run while the log
-    /// runs. The exit code is 0 if all files are correct, 1 if a file is wrong, and 2 if the result
-    /// is unknown because a file could not be read or the check did not finish.
+    /// runs. The exit code is 0 if all files are correct, 1 if a file is wrong or the configuration
+    /// is invalid, and 2 if the result is unknown because a file could not be read or the check did
+    /// not finish.
     Fsck(Box<Fsck>),
 
     /// Repair wrong files of a log

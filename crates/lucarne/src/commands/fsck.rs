@@ -25,7 +25,7 @@ use lucarne_tlog::{Checkpoint, SignedNote, TILE_WIDTH};
 use self::files::Counted;
 use self::mending::Mending;
 use self::options::{Fsck, Repair};
-use self::place::Place;
+use self::place::{InvalidConfiguration, Place};
 pub(crate) use self::place::opened;
 use self::report::Report;
 pub(crate) use self::state::State;
@@ -57,7 +57,11 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             errln!("lucarne: the log was not checked: {}", causes(&error));
-            ExitCode::from(INCOMPLETE)
+            if error.is::<InvalidConfiguration>() {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::from(INCOMPLETE)
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::runtime;
 
 /// Exit codes of the commands that inspect logs.
 pub(crate) const LOOKING_CODES: &str = "\
-    Exit codes: 0 all is well; 1 something is wrong (details on standard error); 2 something \
-    could not be checked.";
+    Exit codes: 0 all is well; 1 something is wrong, or the configuration is invalid (details on \
+    standard error); 2 something could not be checked.";
 
 /// Selection of logs to inspect.
 #[derive(Debug, clap::Args)]
@@ -77,8 +77,7 @@ impl Report {
 pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> Report) -> ExitCode {
     let (config, report) = Config::read(&options.config);
     let Some(config) = sound(config, &report) else {
-        failed("nothing was read; correct the configuration first");
-        return exit_code(Verdict::Unseen);
+        return failed("nothing was read; correct the configuration first");
     };
     let logs = match chosen(&config, options.name.as_deref()) {
         Ok(logs) => logs,

@@ -25,8 +25,9 @@ const STALE: u8 = 3;
 /// Exit codes, for the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 stopped on request, or --once and all is well; \
                                      3 stale: the newest checkpoint is older than --stale-after; \
-                                     99 a wrong checkpoint; 104 wrong options, or not a log; 110 \
-                                     the log does not respond; 2 wrong usage.";
+                                     99 an invalid checkpoint, missing or invalid tiles, or another \
+                                     wrong response; 104 wrong options, or not a log; 110 the log \
+                                     does not respond, or limits requests; 2 wrong usage.";
 
 /// Options of `lucarne watch`.
 #[derive(Debug, clap::Args)]

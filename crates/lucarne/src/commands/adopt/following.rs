@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use lucarne_log::{ForeignLog, Log, Published};
 use lucarne_storage::make_private_directory;
 
@@ -13,7 +13,7 @@ use super::findings::{Findings, Verdict};
 use super::{index, places, refused};
 use crate::causes::causes;
 use crate::commands::fsck;
-use crate::config::LogSettings;
+use crate::config::{LogSettings, rfc3339};
 use crate::open;
 use crate::signals::Signals;
 
@@ -30,14 +30,14 @@ pub(super) async fn follow(log: &LogSettings, findings: &mut Findings) -> Result
         return Ok(refused(findings));
     }
     let mut signals = Signals::listen()?;
-    let mut last = None;
+    let mut seen = Seen::default();
     let ended = tokio::select! {
         biased;
         () = stopped(&mut signals) => None,
-        code = passes(log, &mut last, findings) => Some(code),
+        code = passes(log, &mut seen, findings) => Some(code),
     };
     Ok(ended.unwrap_or_else(|| {
-        let size = last.map_or(0, |last| last.size);
+        let size = seen.newest.map_or(0, |newest| newest.size);
         findings.end("stopped", "stopped following; the index is kept", size)
     }))
 }
@@ -47,14 +47,10 @@ async fn stopped(signals: &mut Signals) {
 }
 
 /// Repeats the passes, and returns only if the log cannot be followed.
-async fn passes(
-    log: &LogSettings,
-    last: &mut Option<Published>,
-    findings: &mut Findings,
-) -> ExitCode {
+async fn passes(log: &LogSettings, seen: &mut Seen, findings: &mut Findings) -> ExitCode {
     let mut failures = 0;
     loop {
-        match pass(log, last, findings).await {
+        match pass(log, seen, findings).await {
             Ok(()) => failures = 0,
             Err(error) if failures == MAX_FAILURES => {
                 let verdict = if is_verdict(&error) {
@@ -96,31 +92,77 @@ fn is_verdict(error: &anyhow::Error) -> bool {
     error.is::<RolledBack>() || of_log.is_some_and(lucarne_log::Fatal::is_verdict)
 }
 
-/// Checks and indexes the published tree, if it has grown since the `last` pass.
-async fn pass(
-    log: &LogSettings,
-    last: &mut Option<Published>,
-    findings: &mut Findings,
-) -> Result<()> {
+/// Checkpoints that earlier passes have read.
+#[derive(Default)]
+struct Seen {
+    newest: Option<Published>,
+    /// Timestamp of the last ignored checkpoint, so that it is reported once.
+    ignored_ms: Option<u64>,
+}
+
+/// Relation of a published checkpoint to the newest one.
+#[derive(Debug, PartialEq, Eq)]
+enum Relation {
+    Grown,
+    /// The same tree, signed again or not.
+    Same,
+    /// The same tree with an earlier timestamp.
+    Earlier,
+}
+
+impl Seen {
+    /// Compares a published checkpoint with the newest one.
+    ///
+    /// # Errors
+    /// If the tree of the newest checkpoint is not a prefix of this tree.
+    fn compare(&self, now: &Published) -> Result<Relation, RolledBack> {
+        match &self.newest {
+            None => Ok(Relation::Grown),
+            Some(newest) if newest.size < now.size => Ok(Relation::Grown),
+            Some(newest) if (newest.size, newest.root) != (now.size, now.root) => {
+                Err(RolledBack {
+                    published: now.size,
+                    root: now.root.to_string(),
+                    before: newest.size,
+                    before_root: newest.root.to_string(),
+                })
+            }
+            Some(newest) if now.timestamp_ms < newest.timestamp_ms => Ok(Relation::Earlier),
+            Some(_) => Ok(Relation::Same),
+        }
+    }
+
+    /// Reports a checkpoint that is ignored because of its earlier timestamp, unless the last
+    /// ignored one had the same timestamp.
+    fn ignore(&mut self, now: &Published, findings: &Findings) {
+        if self.ignored_ms.replace(now.timestamp_ms) == Some(now.timestamp_ms) {
+            return;
+        }
+        let newest_ms = self.newest.as_ref().map_or(0, |newest| newest.timestamp_ms);
+        findings.note(&format!(
+            "ignored a checkpoint of {} entries from {}: an earlier pass has read one of the same \
+             tree from {}",
+            now.size,
+            rfc3339(now.timestamp_ms),
+            rfc3339(newest_ms)
+        ));
+    }
+}
+
+/// Checks and indexes the published tree, if it has grown since the last pass.
+async fn pass(log: &LogSettings, seen: &mut Seen, findings: &mut Findings) -> Result<()> {
     let assets = open::watched_assets(&log.data.value).await?;
     let foreign = Log::foreign(log.to_log_config(), assets).await?;
     let now = foreign.published();
-    if let Some(last) = last {
-        if (last.size, last.root) == (now.size, now.root) {
+    match seen.compare(&now)? {
+        Relation::Earlier => {
+            seen.ignore(&now, findings);
             return Ok(());
         }
-        ensure!(
-            last.size < now.size,
-            RolledBack {
-                published: now.size,
-                root: now.root.to_string(),
-                before: last.size,
-                before_root: last.root.to_string(),
-            }
-        );
+        Relation::Same => {}
+        Relation::Grown => take_in(log, &foreign, findings).await?,
     }
-    take_in(log, &foreign, findings).await?;
-    *last = Some(now);
+    seen.newest = Some(now);
     Ok(())
 }
 
@@ -133,4 +175,46 @@ async fn take_in(log: &LogSettings, foreign: &ForeignLog, findings: &mut Finding
     }
     index(log, foreign, findings).await?;
     checked.remember(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use lucarne_tlog::leaf_hash;
+
+    use super::*;
+
+    fn published(size: u64, root: &[u8], timestamp_ms: u64) -> Published {
+        Published {
+            size,
+            root: leaf_hash(root),
+            timestamp_ms,
+            checkpoint: Bytes::new(),
+            at: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_compared_with_the_newest_one() {
+        let mut seen = Seen::default();
+        assert_eq!(
+            seen.compare(&published(5, b"five", 1000)).unwrap(),
+            Relation::Grown
+        );
+        seen.newest = Some(published(5, b"five", 1000));
+        for (now, relation) in [
+            (published(5, b"five", 1000), Relation::Same),
+            (published(5, b"five", 2000), Relation::Same),
+            (published(5, b"five", 999), Relation::Earlier),
+            (published(6, b"six", 2000), Relation::Grown),
+        ] {
+            assert_eq!(seen.compare(&now).unwrap(), relation, "{now:?}");
+        }
+        for now in [published(5, b"FIVE", 2000), published(4, b"four", 2000)] {
+            let error = seen.compare(&now).unwrap_err().to_string();
+            assert!(error.contains("rolled back or forked"), "{error}");
+        }
+    }
 }

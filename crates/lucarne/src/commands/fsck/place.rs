@@ -19,6 +19,11 @@ use crate::open;
 /// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Problems of the configuration, one per line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct InvalidConfiguration(String);
+
 /// A log at its location.
 pub(super) struct Place {
     /// Description of the location, for messages.
@@ -72,7 +77,7 @@ impl Place {
         let (config, report) = Config::read(&options.config);
         let config = match (config, report.problems()) {
             (Some(config), []) => config,
-            _ => bail!("{}", report.problem_lines().join("\n")),
+            _ => bail!(InvalidConfiguration(report.problem_lines().join("\n"))),
         };
         let log = the_one(&config, options.name.as_deref())?.clone();
         let (files, location) = opened(&log.data.value).await?;

@@ -164,6 +164,46 @@ fn follows_until(breaks: impl Fn(&Taken), code: i32, why: &str) {
     assert_has(&said, "cannot follow the log; the index is kept");
 }
 
+/// A checkpoint of the same tree with an earlier timestamp is reported once, and ignored.
+#[test]
+fn following_does_not_go_back_in_time() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    let (file, origin) = (log.data().join("checkpoint"), "localhost/sun2027h1");
+    let note = fs::read(&file).unwrap();
+    let (head, signed_ms) = verify_checkpoint(&note, origin, log.key.public_key_spki()).unwrap();
+    let ignored = || {
+        let said = fs::read_to_string(log.path().join("said")).unwrap();
+        said.matches("ignored a checkpoint of 2915 entries").count()
+    };
+    let publish_earlier = |earlier_ms: u64| {
+        let signed = log.key.sign_checkpoint(
+            origin,
+            head.size,
+            &head.root,
+            signed_ms - earlier_ms,
+        );
+        fs::write(file.with_extension("new"), signed.unwrap()).unwrap();
+        fs::rename(file.with_extension("new"), &file).unwrap();
+    };
+    let output = follows(&log, || {
+        for (earlier_ms, count) in [(1, 1), (2, 2)] {
+            publish_earlier(earlier_ms);
+            let deadline = Instant::now() + EVENT_TIMEOUT;
+            while ignored() < count {
+                assert!(Instant::now() < deadline, "nothing is ignored");
+                thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+        fs::write(&file, "nothing").unwrap();
+    });
+    let said = all(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(ignored(), 2, "{said}");
+    assert_has(&said, "an earlier pass has read one of the same tree from ");
+}
+
 /// A lock that is held or invalid is named, and nothing is written.
 #[test]
 fn a_lock_that_cannot_be_read_gives_nothing_back() {
