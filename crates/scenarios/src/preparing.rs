@@ -7,9 +7,14 @@ use std::time::{Duration, Instant};
 
 use lucarne_load::Failure;
 use lucarne_load::http::{Client, Request, Response, kind};
+use lucarne_mint::now_ms;
+
+use crate::retry_after::retry_after;
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Time before the next attempt of a monitor if the response has no valid Retry-After.
+const PUT_OFF: Duration = Duration::from_secs(1);
 
 /// The kinds of failures that are retried, and the time limit of the retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +23,9 @@ pub(crate) enum Retries {
     Brief,
     /// Every failure to get a response, for thirty seconds: the target may be restarted.
     OverRestarts,
+    /// A reset connection and the statuses 429 and 503, for five seconds. A monitor waits as long
+    /// as Retry-After requires, or gives up.
+    OfMonitor,
 }
 
 impl Retries {
@@ -31,9 +39,14 @@ impl Retries {
         }
     }
 
+    /// Returns whether a response with this status counts as no response.
+    pub(crate) fn counts_as_away(self, status: u16) -> bool {
+        self == Retries::OfMonitor && matches!(status, 429 | 502..=504)
+    }
+
     fn bound(self) -> Duration {
         match self {
-            Retries::Brief => Duration::from_secs(5),
+            Retries::Brief | Retries::OfMonitor => Duration::from_secs(5),
             Retries::OverRestarts => Duration::from_secs(30),
         }
     }
@@ -58,15 +71,30 @@ impl Attempts {
     /// Waits for the time of the next attempt. Returns `false` if `failure` is final.
     pub(crate) async fn again_after(&self, failure: &Failure) -> bool {
         let is_passing = failure.kind == kind::RESET || self.retries == Retries::OverRestarts;
-        is_passing && self.again().await
+        is_passing && self.again_in(PAUSE).await
+    }
+
+    /// Waits for the time of the next attempt after a complete response. Returns `false` if the
+    /// response is final.
+    async fn again_after_response(&self, response: &Response) -> bool {
+        match (self.retries, response.status) {
+            (Retries::OfMonitor, 429 | 503) => {
+                let required = retry_after(response.headers.get("retry-after"), now_ms());
+                let pause = required.unwrap_or(PUT_OFF).max(PAUSE);
+                Instant::now() + pause < self.end && self.again_in(pause).await
+            }
+            // The target is starting.
+            (_, 503) => self.again_in(PAUSE).await,
+            _ => false,
+        }
     }
 
     /// Waits for the time of the next attempt. Returns `false` if the time limit is over.
-    async fn again(&self) -> bool {
+    async fn again_in(&self, pause: Duration) -> bool {
         if Instant::now() >= self.end {
             return false;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
         true
     }
 }
@@ -77,10 +105,9 @@ pub(crate) async fn send(client: &mut Client, request: &Request<'_>, retries: Re
     loop {
         let response = client.send(request).await;
         let again = match &response.exchange.outcome {
+            Err(_) if response.is_too_long => false,
             Err(failure) => attempts.again_after(failure).await,
-            // The target is starting.
-            Ok(()) if response.status == 503 => attempts.again().await,
-            Ok(()) => false,
+            Ok(()) => attempts.again_after_response(&response).await,
         };
         if !again {
             return response;

@@ -34,6 +34,8 @@ pub(super) struct Answer {
     pub(super) body: BytesMut,
     /// Whether the connection can serve another request.
     pub(super) keep: bool,
+    /// Whether the body exceeds its limit.
+    pub(super) is_too_long: bool,
     state: State,
     /// Received part of an incomplete line or head.
     partial: Vec<u8>,
@@ -75,6 +77,7 @@ impl Answer {
             headers: Headers::default(),
             body: BytesMut::new(),
             keep: false,
+            is_too_long: false,
             state: State::Head,
             partial: Vec::new(),
             to_head,
@@ -286,7 +289,9 @@ impl Answer {
         Ok(most - taken as u64)
     }
 
-    fn too_long(&self) -> Failure {
+    /// Records that the body exceeds its limit, and returns the failure.
+    pub(super) fn too_long(&mut self) -> Failure {
+        self.is_too_long = true;
         let most = self.max_body;
         Failure::new(kind::BODY, format!("the body is longer than {most} bytes"))
     }

@@ -83,7 +83,8 @@ impl Client {
     /// closes the connection.
     pub async fn send(&mut self, request: &Request<'_>) -> Response {
         let options = self.options.clone();
-        let answer = Answer::new(request.method == Method::HEAD, options.max_body);
+        let most = request.limit(options.max_body);
+        let answer = Answer::new(request.method == Method::HEAD, most);
         let mut record = Record::new(answer);
         record.body_out = request.body.len() as u64;
         let until = Instant::from_std(record.started) + options.timeout;

@@ -94,6 +94,7 @@ impl Record {
             status: answer.status,
             headers: answer.headers,
             body: answer.body.freeze(),
+            is_too_long: answer.is_too_long,
             handshake: self.handshake,
         }
     }

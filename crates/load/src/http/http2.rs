@@ -109,8 +109,7 @@ async fn read(mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
         };
         record.bytes_in += data.len() as u64;
         if data.len() > most - record.answer.body.len() {
-            let detail = format!("the body is longer than {most} bytes");
-            return Err(Failure::new(kind::BODY, detail));
+            return Err(record.answer.too_long());
         }
         record.answer.body.extend_from_slice(&data);
     }

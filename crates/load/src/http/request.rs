@@ -15,6 +15,8 @@ pub struct Request<'a> {
     /// Whether to send `expect: 100-continue`, and the body only after the server's response or
     /// after a second without a response (HTTP/1.1 only).
     pub expect_continue: bool,
+    /// Limit of the response's body in bytes, if it is below the limit of the client.
+    pub max_body: Option<usize>,
 }
 
 impl<'a> Request<'a> {
@@ -26,6 +28,7 @@ impl<'a> Request<'a> {
             headers: &[],
             body: Body::Empty,
             expect_continue: false,
+            max_body: None,
         }
     }
 
@@ -43,6 +46,17 @@ impl<'a> Request<'a> {
     pub fn headers(mut self, headers: &'a [(&'a str, &'a str)]) -> Self {
         self.headers = headers;
         self
+    }
+
+    /// Limits the response's body to this number of bytes.
+    pub fn max_body(mut self, most: usize) -> Self {
+        self.max_body = Some(most);
+        self
+    }
+
+    /// Returns the limit of the response's body, for a client with the limit `most`.
+    pub(super) fn limit(&self, most: usize) -> usize {
+        self.max_body.map_or(most, |own| own.min(most))
     }
 
     /// Sets the body.

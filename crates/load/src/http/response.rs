@@ -15,6 +15,8 @@ pub struct Response {
     pub headers: Headers,
     /// Body as sent, with its content codings. If the exchange failed, the received part.
     pub body: Bytes,
+    /// Whether the exchange failed because the body exceeds its limit.
+    pub is_too_long: bool,
     /// TLS handshake, if the request performed one.
     pub handshake: Option<Box<Handshake>>,
 }

@@ -95,7 +95,8 @@ impl Tunnel {
         address: Option<&str>,
         request: &Request<'_>,
     ) -> Tunnelled {
-        let answer = Answer::new(request.method == Method::HEAD, self.options.max_body);
+        let most = request.limit(self.options.max_body);
+        let answer = Answer::new(request.method == Method::HEAD, most);
         let mut record = Record::new(answer);
         record.body_out = request.body.len() as u64;
         let mut tunnel = None;

@@ -14,19 +14,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use lucarne_log::{Files, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
+use lucarne_log::{Checked, Files, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
 use lucarne_storage::AssetError;
-use lucarne_tlog::{Checkpoint, SignedNote, TILE_WIDTH};
+use lucarne_tlog::{Checkpoint, MAX_TREE_SIZE, SignedNote, TILE_WIDTH};
 
 use self::files::Counted;
 use self::mending::Mending;
 use self::options::{Fsck, Repair};
-use self::place::{InvalidConfiguration, Place};
 pub(crate) use self::place::opened;
+use self::place::{InvalidConfiguration, Place};
 use self::report::Report;
 pub(crate) use self::state::State;
 use crate::causes::causes;
@@ -39,6 +39,10 @@ use crate::signals::Signals;
 
 /// Exit code if the check is incomplete.
 const INCOMPLETE: u8 = 2;
+/// Number of consecutive data tiles without a right file after which a check ends. Without this
+/// limit, a checkpoint of an absurd size would keep the check busy for years. The limit exceeds the
+/// 1000 tiles of a lost directory.
+const MAX_ABSENT: u64 = 4096;
 /// Interval at which the state file is written.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
@@ -57,7 +61,7 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             errln!("lucarne: the log was not checked: {}", causes(&error));
-            if error.is::<InvalidConfiguration>() {
+            if error.is::<InvalidConfiguration>() || error.is::<TooLarge>() {
                 ExitCode::FAILURE
             } else {
                 ExitCode::from(INCOMPLETE)
@@ -110,23 +114,51 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
         report.wrong("timestamp", &detail);
     }
     report.disorder();
-    if walk.whole {
-        surroundings(&place, (&signed, &head), mending.as_ref(), &mut report).await?;
+    match walk.end {
+        End::Whole => {
+            surroundings(&place, (&signed, &head), mending.as_ref(), &mut report).await?;
+        }
+        End::Absent => {
+            report.absent(MAX_ABSENT, walk.last, signed.size);
+            lock(&place, &mut report).await;
+        }
+        End::Interrupted => {}
     }
-    let (verdict, code) = verdict(walk.whole, &report);
+    let (verdict, code) = verdict(walk.end == End::Whole, &report);
     report.end(verdict, (walk.first, walk.last), walk.bytes, signed.size);
     Ok(code)
 }
 
 /// The part of a tree that a run has checked.
 struct Walk {
-    /// Whether the run reached the end of the tree.
-    whole: bool,
+    end: End,
     /// First entry that was checked, and the entry after the last one.
     first: u64,
     last: u64,
     /// Number of bytes read.
     bytes: u64,
+}
+
+/// The reason why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The run reached the end of the tree.
+    Whole,
+    /// A signal stopped the run.
+    Interrupted,
+    /// The last [`MAX_ABSENT`] data tiles have no right file.
+    Absent,
+}
+
+/// The signed size is beyond every static CT log.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the checkpoint in {location} is wrong: it has {size} entries, but a static CT log has at most \
+     {MAX_TREE_SIZE}"
+)]
+struct TooLarge {
+    location: String,
+    size: u64,
 }
 
 /// The newest signed tree head.
@@ -141,7 +173,7 @@ impl Head {
     /// Returns the published checkpoint, or the lock's checkpoint if none is published.
     ///
     /// # Errors
-    /// If neither can be read and verified.
+    /// If neither can be read and verified; [`TooLarge`].
     async fn of(place: &Place, report: &Report) -> Result<Head> {
         let location = &place.location;
         let note = place.files.read("checkpoint").await;
@@ -163,6 +195,14 @@ impl Head {
         let verified = place.verifier.verify(&note);
         let (checkpoint, _) =
             verified.with_context(|| format!("cannot verify the checkpoint in {location}"))?;
+        let size = checkpoint.size;
+        ensure!(
+            size <= MAX_TREE_SIZE,
+            TooLarge {
+                location: location.clone(),
+                size,
+            }
+        );
         Ok(Head {
             note,
             checkpoint,
@@ -217,7 +257,8 @@ fn tiles(
     }
 }
 
-/// Checks the tiles from the position of `state` on, until the end or a signal.
+/// Checks the tiles from the position of `state` on, until the end, a signal, or the first
+/// [`MAX_ABSENT`] consecutive tiles without a right file.
 async fn walk(
     mut tiles: BoxStream<'static, Result<Repaired, AssetError>>,
     counted: &Counted,
@@ -227,15 +268,15 @@ async fn walk(
 ) -> Result<Walk> {
     let first = (state.next.tile * TILE_WIDTH).min(size);
     let (mut last, mut noted) = (first, Instant::now());
-    let mut signals = Signals::listen()?;
-    let whole = loop {
+    let (mut absent, mut signals) = (0, Signals::listen()?);
+    let end = loop {
         let repaired = tokio::select! {
             biased;
-            () = stopped(&mut signals) => break false,
+            () = stopped(&mut signals) => break End::Interrupted,
             repaired = tiles.next() => repaired,
         };
         let Some(repaired) = repaired.transpose()? else {
-            break true;
+            break End::Whole;
         };
         let Repaired {
             checked,
@@ -254,6 +295,10 @@ async fn walk(
             wrong: report.wrong,
             unread: report.unread,
         };
+        absent = if is_absent(&checked) { absent + 1 } else { 0 };
+        if absent == MAX_ABSENT {
+            break End::Absent;
+        }
         report.progress(last, first, size, counted.bytes());
         if let Some(path) = kept
             && noted.elapsed() >= NOTED_EVERY
@@ -262,17 +307,26 @@ async fn walk(
             noted = Instant::now();
         }
     };
-    match (kept, whole) {
-        (Some(path), true) => State::remove(path)?,
-        (Some(path), false) => state.write(path)?,
+    match (kept, end) {
+        (Some(path), End::Whole) => State::remove(path)?,
+        (Some(path), _) => state.write(path)?,
         (None, _) => {}
     }
     Ok(Walk {
-        whole,
+        end,
         first,
         last,
         bytes: counted.bytes(),
     })
+}
+
+/// Returns whether neither the entries of a data tile nor their hash tile are right.
+fn is_absent(checked: &Checked) -> bool {
+    let is_wrong = |level: &str| {
+        let mut findings = checked.findings.iter();
+        findings.any(|finding| finding.path.starts_with(level))
+    };
+    is_wrong("tile/data/") && is_wrong("tile/0/")
 }
 
 async fn stopped(signals: &mut Signals) {
@@ -295,16 +349,21 @@ async fn surroundings(
     if let Some(mending) = mending.filter(|_| head.is_published) {
         mending.rounds(head.checkpoint.size, report).await?;
     }
+    lock(place, report).await;
+    if let Some(directory) = place.directory() {
+        beside::look(directory, &place.files, signed.size, mending, report).await?;
+    }
+    Ok(())
+}
+
+/// Checks the lock of a configured log.
+async fn lock(place: &Place, report: &mut Report) {
     if let Some((config, log)) = &place.configured {
         match show::ask(config, log).await {
             Ok((_, _, inspection)) => lock_and_journal(&inspection, report),
             Err(error) => report.unread("lock", &format!("the lock was not read: {error:#}")),
         }
     }
-    if let Some(directory) = place.directory() {
-        beside::look(directory, &place.files, signed.size, mending, report).await?;
-    }
-    Ok(())
 }
 
 /// Reports whether lock and journal agree with the data.

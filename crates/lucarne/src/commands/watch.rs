@@ -6,7 +6,7 @@ mod screen;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lucarne_load::{PrepareError, Verdict};
@@ -111,46 +111,87 @@ fn end(verdict: Verdict, why: &str) -> ExitCode {
 async fn watch(options: &Options) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let log = options.log();
-    let mut watched = tokio::select! {
+    let watched = tokio::select! {
         watched = Watched::begin(&log) => watched?,
         () = stopped(&mut signals) => return Ok(ExitCode::SUCCESS),
     };
+    let mut watch = Watch {
+        options,
+        watched,
+        screen: Screen::new(options.json),
+        history: History::default(),
+        not_before: Instant::now(),
+    };
     let mut clock = tokio::time::interval(options.every.max(Duration::from_millis(10)));
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let screen = Screen::new(options.json);
-    let mut history = History::default();
     loop {
         tokio::select! {
             _ = clock.tick() => {}
-            () = stopped(&mut signals) => return Ok(screen.stopped()),
+            () = stopped(&mut signals) => return Ok(watch.screen.stopped()),
         }
-        let look = tokio::select! {
-            look = watched.look() => look,
-            () = stopped(&mut signals) => return Ok(screen.stopped()),
+        let ended = tokio::select! {
+            ended = watch.step() => ended?,
+            () = stopped(&mut signals) => return Ok(watch.screen.stopped()),
         };
+        if let Some(code) = ended {
+            return Ok(code);
+        }
+    }
+}
+
+/// State of the command between two checks.
+struct Watch<'o> {
+    options: &'o Options,
+    watched: Watched,
+    screen: Screen,
+    history: History,
+    /// Time of the next check, if the log postponed the last one.
+    not_before: Instant,
+}
+
+impl Watch<'_> {
+    /// Checks the log, unless it has postponed the check. Returns the exit code of a final result.
+    async fn step(&mut self) -> Result<Option<ExitCode>> {
+        if self.not_before <= Instant::now()
+            && let Some(code) = self.look().await?
+        {
+            return Ok(Some(code));
+        }
         let now_ms = lucarne_mint::now_ms();
-        match look {
+        if let Some(age_ms) = stale(&self.history, self.options.stale_after, now_ms) {
+            let age = screen::seconds(age_ms);
+            self.screen
+                .trouble(&format!("stale: the newest checkpoint is {age} old"));
+            return Ok(Some(ExitCode::from(STALE)));
+        }
+        Ok(self.options.once.then_some(ExitCode::SUCCESS))
+    }
+
+    async fn look(&mut self) -> Result<Option<ExitCode>> {
+        match self.watched.look().await {
             Look::Seen(head) => {
-                let sight = history.see(head, now_ms);
-                screen.sight(&sight, &history.sparkline(screen::SPARK))?;
+                let sight = self.history.see(head, lucarne_mint::now_ms());
+                let spark = self.history.sparkline(screen::SPARK);
+                self.screen.sight(&sight, &spark)?;
             }
-            Look::Away(why) if options.once => return Ok(end(Verdict::Unreachable, &why)),
-            Look::Away(why) => screen.trouble(&why),
+            Look::Away(why, _) if self.options.once => {
+                return Ok(Some(end(Verdict::Unreachable, &why)));
+            }
+            Look::Away(why, wait) if wait > self.options.every => {
+                self.not_before = Instant::now() + wait;
+                let wait = screen::seconds(wait.as_millis() as u64);
+                self.screen
+                    .trouble(&format!("{why}; the next check is in {wait}"));
+            }
+            Look::Away(why, _) => self.screen.trouble(&why),
             Look::Wrong(findings) => {
                 for finding in &findings {
-                    screen.trouble(finding);
+                    self.screen.trouble(finding);
                 }
-                return Ok(ExitCode::from(Verdict::Crossed.exit_code()));
+                return Ok(Some(ExitCode::from(Verdict::Crossed.exit_code())));
             }
         }
-        if let Some(age_ms) = stale(&history, options.stale_after, now_ms) {
-            let age = screen::seconds(age_ms);
-            screen.trouble(&format!("stale: the newest checkpoint is {age} old"));
-            return Ok(ExitCode::from(STALE));
-        }
-        if options.once {
-            return Ok(ExitCode::SUCCESS);
-        }
+        Ok(None)
     }
 }
 

@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use base64_simd::STANDARD;
-use lucarne_testkit::{Launch, LogUnderTest, Place, Server};
+use lucarne_ct::LogKey;
+use lucarne_testkit::{Launch, LogUnderTest, Place, Server, temp_dir};
+use lucarne_tlog::EMPTY_ROOT;
 use serde_json::Value;
 
 use crate::common::load::Load;
@@ -198,11 +200,7 @@ fn what_cannot_be_told_is_not_right() {
     let log = log("period: 20");
     let mut server = grown(&log);
     let (url, data) = (log.url(), log.data());
-    let other = STANDARD.encode_to_string(
-        lucarne_ct::LogKey::from_seed(&[9; 32])
-            .unwrap()
-            .public_key_spki(),
-    );
+    let other = STANDARD.encode_to_string(LogKey::from_seed(&[9; 32]).unwrap().public_key_spki());
     for (args, why) in [
         (&["--at", &url, "--log-public-key", &other][..], "signature"),
         (&["--at", &url, "--origin", "log.example/other"], "origin"),
@@ -279,6 +277,38 @@ fn what_is_not_a_tile_is_not_read() {
         }
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
+/// A checkpoint of a tree without tiles does not keep the check busy.
+#[test]
+fn a_tree_without_tiles_is_not_walked_to_its_end() {
+    const MISSING: u64 = 4096 * 256;
+    let (directory, origin) = (temp_dir(), "log.example/one");
+    let key = LogKey::from_seed(&[7; 32]).unwrap();
+    let spki = STANDARD.encode_to_string(key.public_key_spki());
+    let place = ["--at", ".", "--origin", origin, "--log-public-key", &spki];
+    let sign = |size: u64| {
+        let note = key.sign_checkpoint(origin, size, &EMPTY_ROOT, 1).unwrap();
+        std::fs::write(directory.path().join("checkpoint"), note).unwrap();
+    };
+    sign(1 << 40);
+    // With a state, the next check continues after the missing tiles.
+    for entries in [MISSING, 2 * MISSING] {
+        let state = [&place[..], &["--state", "state.json"]].concat();
+        let (code, lines) = checked(directory.path(), &state);
+        let end = last(&lines);
+        assert_eq!((code, &end["verdict"]), (1, &"wrong".into()), "{end}");
+        assert_eq!(
+            (&end["entries"], &end["size"]),
+            (&entries.into(), &(1u64 << 40).into())
+        );
+        let note = lines[lines.len() - 2]["note"].as_str().unwrap();
+        assert_has(note, "no file of the last 4096 data tiles is right");
+    }
+    sign((1 << 40) + 1);
+    let (code, said) = lucarne(directory.path(), &[&["fsck"], &place[..]].concat());
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "it has 1099511627777 entries");
 }
 
 /// A resumed check continues with the same tree and the same log.

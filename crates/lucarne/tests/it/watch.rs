@@ -3,12 +3,19 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::aside::Aside;
 use crate::common::{
     EVENT_TIMEOUT, LUCARNE, assert_has, log, lucarne, pki, ready, run, submission,
 };
+use lucarne_ct::LogKey;
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
-use serde_json::Value;
+use lucarne_tlog::EMPTY_ROOT;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 fn watch(args: &[&str]) -> (i32, String) {
     lucarne(temp_dir().path(), &[&["watch"], args].concat())
@@ -81,6 +88,114 @@ fn growth_is_told_and_staleness_ends_it() {
     let status = watching.wait(EVENT_TIMEOUT * 2).unwrap();
     assert_eq!(status.code(), Some(3), "{}", watching.output());
     assert_has(&watching.output(), "stale: the newest checkpoint is");
+}
+
+/// Returns a response to HTTP/1.1; `headers` are lines with CR LF.
+fn response(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+/// Returns a response that postpones the request.
+fn later(status: &str, seconds: u32) -> String {
+    response(status, &format!("retry-after: {seconds}\r\n"), "later")
+}
+
+/// Returns the response with the checkpoint of an empty tree.
+fn checkpoint(timestamp_ms: u64) -> String {
+    let key = LogKey::from_seed(&[7; 32]).unwrap();
+    let note = key.sign_checkpoint("log.example/one", 0, &EMPTY_ROOT, timestamp_ms);
+    response("200 OK", "", &note.unwrap())
+}
+
+/// Starts a log without entries. `replaced` returns another response to the request for the
+/// checkpoint with this number. The command requests the checkpoint once at its start (0).
+fn scripted(replaced: impl Fn(usize) -> Option<String> + Send + Sync + 'static) -> Aside {
+    let key = LogKey::from_seed(&[7; 32]).unwrap();
+    let metadata = json!({
+        "key": base64_simd::STANDARD.encode_to_string(key.public_key_spki()),
+        "submission_url": "https://log.example/one/",
+    });
+    let requests = AtomicUsize::new(0);
+    let respond = Arc::new(move |path: &str| match path {
+        "/log.v3.json" => response("200 OK", "", &metadata.to_string()),
+        "/checkpoint" => replaced(requests.fetch_add(1, Ordering::SeqCst))
+            .unwrap_or_else(|| checkpoint(lucarne_mint::now_ms())),
+        _ => response("404 Not Found", "", ""),
+    });
+    Aside::serve(move |stream| connection(stream, respond.clone()))
+}
+
+/// Responds to the requests of a connection until the client closes it.
+async fn connection(mut stream: TcpStream, respond: Arc<impl Fn(&str) -> String>) {
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => return,
+            }
+        }
+        let head = String::from_utf8(head).unwrap();
+        let path = head.split(' ').nth(1).unwrap();
+        if stream.write_all(respond(path).as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Watches the log once, while it replaces the response with this number.
+fn look_once(number: usize, replacement: String) -> (i32, String) {
+    let server = scripted(move |n| (n == number).then(|| replacement.clone()));
+    watch(&[&format!("http://{}/", server.address), "--once"])
+}
+
+/// The command does not retry a body that is too long, because the log has responded.
+#[test]
+fn a_checkpoint_that_is_too_long() {
+    let body = "x".repeat((1 << 20) + 1);
+    let bounded = response("200 OK", "", &body);
+    let endless = format!("HTTP/1.1 200 OK\r\n\r\n{body}");
+    for (number, replacement) in [(0, &bounded), (1, &bounded), (0, &endless), (1, &endless)] {
+        let (code, said) = look_once(number, replacement.clone());
+        assert_eq!(code, 99, "{number}: {said}");
+        assert_has(&said, "checkpoint: the body is longer than 1048576 bytes");
+    }
+}
+
+#[test]
+fn a_log_that_limits_requests_is_away() {
+    // The start waits for a short time.
+    for status in ["429 Too Many Requests", "503 Service Unavailable"] {
+        let (code, said) = look_once(0, later(status, 1));
+        assert_eq!(code, 0, "{status}: {said}");
+        for number in [0, 1] {
+            let (code, said) = look_once(number, later(status, 3600));
+            assert_eq!(code, 110, "{status}, {number}: {said}");
+            assert_has(&said, &status[..3]);
+        }
+    }
+    // Later, the command waits for the time in the response.
+    let server = scripted(|number| (number == 1).then(|| later("429 Too Many Requests", 1)));
+    let mut watching = Launch::new(LUCARNE)
+        .args(["watch", &format!("http://{}/", server.address), "--json"])
+        .args(["--every", "50ms"])
+        .spawn()
+        .unwrap();
+    watching
+        .wait_for_output("\"size\":0", EVENT_TIMEOUT)
+        .unwrap();
+    let said = "cannot fetch checkpoint: status 429; the next check is in 1.0 s";
+    assert_has(&watching.output(), said);
+    watching.signal(Signal::INT).unwrap();
+    assert_eq!(watching.wait(EVENT_TIMEOUT).unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_checkpoint_without_a_time() {
+    let (code, said) = look_once(1, checkpoint(0));
+    assert_eq!(code, 99, "{said}");
+    assert_has(&said, "the checkpoint of size 0 has the timestamp 0");
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Access to the published files of a log.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
 use lucarne_load::Failure;
+use lucarne_load::http::{Request, Response};
+use lucarne_mint::now_ms;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
 use crate::content_coding::{decode, problem};
+use crate::retry_after::retry_after;
 
 /// Errors of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +44,8 @@ pub enum Unreachable {
         path: String,
         /// Status of the response.
         status: u16,
+        /// Wait in Retry-After, if the response has a valid one.
+        retry_after: Option<Duration>,
     },
     /// The log responded with 304 to an unconditional request for this path.
     #[error(
@@ -49,6 +55,18 @@ pub enum Unreachable {
     /// The fetcher has no connection to the log.
     #[error("there is no connection to the log")]
     NoConnection,
+}
+
+impl Unreachable {
+    /// Returns the reason for a response whose status postpones the request for `path`.
+    pub(crate) fn of_status(path: &str, response: &Response) -> Self {
+        let retry_after = retry_after(response.headers.get("retry-after"), now_ms()).ok();
+        Unreachable::Status {
+            path: path.to_owned(),
+            status: response.status,
+            retry_after,
+        }
+    }
 }
 
 impl From<Finding> for FetchError {
@@ -137,6 +155,32 @@ pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     Finding::new(served(path), detail)
 }
 
+/// Returns the finding for a body that exceeds the limit of [`limited`]. `detail` has the limit.
+pub(crate) fn too_long(path: &str, detail: &str) -> Finding {
+    let check = match path {
+        "checkpoint" => checks::CHECKPOINT_WELLFORMED,
+        path if path.starts_with("issuer/") => checks::ISSUER_HASH,
+        path if path.starts_with("tile/data/") => checks::ENTRY_WELLFORMED,
+        _ => checks::TILE_WELLFORMED,
+    };
+    Finding::new(check, format!("{path}: {detail}"))
+}
+
+/// Limits the body of the response with the file at `path`. Only data tiles have the limit of the
+/// client.
+pub(crate) fn limited<'a>(request: Request<'a>, path: &str) -> Request<'a> {
+    match path {
+        "checkpoint" | "log.v3.json" => request.max_body(LARGEST_NOTE),
+        path if path.starts_with("issuer/") => request.max_body(LARGEST_OTHER as usize),
+        path if path.starts_with("tile/data/") => request,
+        _ => request.max_body(LARGEST_HASH_TILE),
+    }
+}
+
+/// Size limit of a checkpoint and of `log.v3.json`.
+const LARGEST_NOTE: usize = 1 << 20;
+/// Size limit of a hash tile, which has at most 8 KiB without a content coding.
+const LARGEST_HASH_TILE: usize = 64 << 10;
 /// Size limit of a data tile. 256 entries of 2^24 bytes would be larger, but no log accepts entries
 /// of this size.
 const LARGEST: u64 = 256 << 20;

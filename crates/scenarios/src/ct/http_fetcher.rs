@@ -18,12 +18,19 @@ const CONNECTIONS: usize = 4;
 /// Reader of a log's monitoring prefix. The requests of this reader do not count as load.
 pub struct HttpFetcher {
     clients: Vec<Client>,
+    reading: Reading,
+}
+
+/// Parts of a reader that all its connections share.
+struct Reading {
     prefix: Arc<str>,
     outage: Arc<Outage>,
     /// Recorder of the checks of headers; `None` before the load.
     told: Option<TaggedRecorder>,
     /// The retries before the load begins.
     retries: Option<Retries>,
+    /// Whether the status 429 postpones a request, and is not a finding.
+    is_patient: bool,
 }
 
 /// Content coding that the monitor requests: logs usually store data tiles in gzip.
@@ -40,52 +47,56 @@ impl HttpFetcher {
         let client = || Client::new(Arc::clone(endpoint), Arc::clone(options));
         Self {
             clients: (0..CONNECTIONS).map(|_| client()).collect(),
-            prefix: endpoint.prefix.as_str().into(),
-            outage,
-            told: None,
-            retries: None,
+            reading: Reading {
+                prefix: endpoint.prefix.as_str().into(),
+                outage,
+                told: None,
+                retries: None,
+                is_patient: false,
+            },
         }
+    }
+
+    /// Reports a response with the status 429 as [`Unreachable::Status`], for a monitor that waits.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.reading.is_patient = true;
+        self
     }
 
     /// Enables retries, because the load has not started.
-    pub(crate) fn preparing(self, retries: Retries) -> Self {
-        Self {
-            retries: Some(retries),
-            ..self
-        }
+    pub(crate) fn preparing(mut self, retries: Retries) -> Self {
+        self.reading.retries = Some(retries);
+        self
     }
 
     /// Records the checks of response headers.
-    pub(crate) fn telling(self, tagged: TaggedRecorder) -> Self {
-        Self {
-            told: Some(tagged),
-            ..self
-        }
+    pub(crate) fn telling(mut self, tagged: TaggedRecorder) -> Self {
+        self.reading.told = Some(tagged);
+        self
     }
 }
 
-async fn get(
-    client: &mut Client,
-    prefix: &str,
-    outage: &Outage,
-    told: Option<&TaggedRecorder>,
-    retries: Option<Retries>,
-    path: &str,
-) -> Result<Bytes, FetchError> {
-    let target = format!("{prefix}/{path}");
-    let headers = [("accept-encoding", ACCEPT), headers::ORIGIN];
-    let request = Request::get(&target).headers(&headers);
-    let response = match retries {
-        Some(retries) => preparing::send(client, &request, retries).await,
-        None => client.send(&request).await,
-    };
-    if let Some(tagged) = told.filter(|_| response.is(&[200])) {
-        for (check, outcome) in headers::examine(path, &response.headers, true) {
-            let outcome = outcome.map_err(|error| format!("{path}: {error}"));
-            tagged.check(check, outcome);
+impl Reading {
+    async fn get(&self, client: &mut Client, path: &str) -> Result<Bytes, FetchError> {
+        let target = format!("{}/{path}", self.prefix);
+        let headers = [("accept-encoding", ACCEPT), headers::ORIGIN];
+        let request = fetch::limited(Request::get(&target).headers(&headers), path);
+        let response = match self.retries {
+            Some(retries) => preparing::send(client, &request, retries).await,
+            None => client.send(&request).await,
+        };
+        if let Some(tagged) = self.told.as_ref().filter(|_| response.is(&[200])) {
+            for (check, outcome) in headers::examine(path, &response.headers, true) {
+                let outcome = outcome.map_err(|error| format!("{path}: {error}"));
+                tagged.check(check, outcome);
+            }
         }
+        if self.is_patient && response.status == 429 {
+            return Err(Unreachable::of_status(path, &response).into());
+        }
+        judge(path, ACCEPT, &self.outage, response)
     }
-    judge(path, ACCEPT, outage, response)
 }
 
 /// Returns the decoded file in a response, or the reason why there is no file.
@@ -95,15 +106,23 @@ pub(crate) fn judge(
     outage: &Outage,
     response: Response,
 ) -> Result<Bytes, FetchError> {
-    if let Err(failure) = &response.exchange.outcome {
-        outage.request_failed(response.exchange.started);
-        let (path, source) = (path.to_owned(), failure.clone());
-        return Err(Unreachable::NoResponse { path, source }.into());
+    match &response.exchange.outcome {
+        Err(failure) if response.is_too_long && response.status == 200 => {
+            outage.answered();
+            return Err(fetch::too_long(path, &failure.detail).into());
+        }
+        // The status decides, and the body is only part of a message.
+        Err(_) if response.is_too_long => {}
+        Err(failure) => {
+            outage.request_failed(response.exchange.started);
+            let (path, source) = (path.to_owned(), failure.clone());
+            return Err(Unreachable::NoResponse { path, source }.into());
+        }
+        Ok(()) => {}
     }
     if outage.expected() && matches!(response.status, 502..=504) {
         outage.request_failed(response.exchange.started);
-        let (path, status) = (path.to_owned(), response.status);
-        return Err(Unreachable::Status { path, status }.into());
+        return Err(Unreachable::of_status(path, &response).into());
     }
     outage.answered();
     if response.status != 200 {
@@ -115,16 +134,14 @@ pub(crate) fn judge(
 
 impl Fetch for HttpFetcher {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
-        let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
         match self.clients.first_mut() {
-            Some(client) => get(client, prefix, outage, told, self.retries, path).await,
+            Some(client) => self.reading.get(client, path).await,
             None => Err(Unreachable::NoConnection.into()),
         }
     }
 
     async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, FetchError>> {
-        let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
-        let retries = self.retries;
+        let reading = &self.reading;
         let step = self.clients.len().max(1);
         let columns = self
             .clients
@@ -133,7 +150,7 @@ impl Fetch for HttpFetcher {
             .map(|(first, client)| async move {
                 let mut column = Vec::new();
                 for path in paths.iter().skip(first).step_by(step) {
-                    column.push(get(client, prefix, outage, told, retries, path).await);
+                    column.push(reading.get(client, path).await);
                 }
                 column.into_iter()
             });

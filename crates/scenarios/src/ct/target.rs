@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use base64_simd::STANDARD;
 use lucarne_ct::{CheckpointError, CheckpointVerifier, given_public_key};
-use lucarne_load::PrepareError;
 use lucarne_load::http::{
     Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version,
 };
+use lucarne_load::{Failure, PrepareError};
 use lucarne_settings::values;
 use serde::Deserialize;
 
 use super::TemporalInterval;
 use super::checks::{self, Finding};
+use super::fetch;
 use super::options::AuditLevel;
 use super::sct::excerpt;
 use super::tree_heads::unverified;
@@ -118,14 +119,24 @@ impl LogOptions {
                 return Err(wrong(detail));
             }
         }
+        let retries = Retries::over_restarts(self.expect_restarts);
         let mut targets = Vec::with_capacity(count);
         for number in 0..count {
-            targets.push(self.target(number).await?);
+            targets.push(self.target(number, retries).await?);
         }
         Ok(targets)
     }
 
-    async fn target(&self, number: usize) -> Result<Target, PrepareError> {
+    /// Finds the first log for a monitor, and reads its checkpoint. A log that limits requests, or
+    /// that is being restarted, is unreachable, and not faulty.
+    ///
+    /// # Errors
+    /// If the log does not respond, or contradicts the options.
+    pub async fn monitored(&self) -> Result<Target, PrepareError> {
+        self.target(0, Retries::OfMonitor).await
+    }
+
+    async fn target(&self, number: usize, retries: Retries) -> Result<Target, PrepareError> {
         let write = self.write_log_url.get(number);
         let url = self
             .log_url
@@ -141,7 +152,6 @@ impl LogOptions {
             .map(|key| given_public_key(key));
         let key = key.transpose().map_err(wrong)?;
         let complete = origin.is_some() && key.is_some();
-        let retries = Retries::over_restarts(self.expect_restarts);
         let mut reader = Client::new(given, Arc::clone(&client));
         let metadata = metadata(url, &mut reader, retries, complete).await?;
         let (reading, writing) = metadata.prefixes(url);
@@ -210,6 +220,10 @@ impl Target {
         let response = self.get("checkpoint").await?;
         if response.status != 200 {
             let said = format!("status {}: {}", response.status, excerpt(&response.body));
+            if self.retries.counts_as_away(response.status) {
+                let why = format!("{}/checkpoint: {said}", self.url);
+                return Err(PrepareError::Unreachable(why));
+            }
             if known || refuses(response.status) {
                 let finding = Finding::new(checks::CHECKPOINT_SERVED, said);
                 return Err(faulty(&self.url, finding));
@@ -217,6 +231,16 @@ impl Target {
             return Err(wrong(format!(
                 "{}/checkpoint: {said}; is this the monitoring prefix of a static CT log?",
                 self.url
+            )));
+        }
+        if let Err(failure) = &response.exchange.outcome {
+            if known {
+                let finding = fetch::too_long("checkpoint", &failure.detail);
+                return Err(faulty(&self.url, finding));
+            }
+            return Err(wrong(format!(
+                "{}/checkpoint: {}; is this the monitoring prefix of a static CT log?",
+                self.url, failure.detail
             )));
         }
         verifier.verify(&response.body).map(drop).map_err(|error| {
@@ -237,8 +261,9 @@ impl Target {
     /// Requests `path` below the monitoring prefix.
     async fn get(&self, path: &str) -> Result<Response, PrepareError> {
         let mut client = Client::new(Arc::clone(&self.monitoring), Arc::clone(&self.client));
-        let path = format!("{}/{path}", self.monitoring.prefix);
-        ask(&mut client, &self.url, &path, self.retries).await
+        let target = format!("{}/{path}", self.monitoring.prefix);
+        let request = fetch::limited(Request::get(&target), path);
+        ask(&mut client, &self.url, &request, self.retries).await
     }
 
     /// Returns the roots that the log accepts, in base64; `None` if the log does not publish roots.
@@ -249,7 +274,11 @@ impl Target {
         }
         let mut client = Client::new(Arc::clone(&self.submission), Arc::clone(&self.writer));
         let path = format!("{}/ct/v1/get-roots", self.submission.prefix);
-        let response = ask(&mut client, &self.url, &path, self.retries).await?;
+        let request = Request::get(&path);
+        let response = ask(&mut client, &self.url, &request, self.retries).await?;
+        if let Err(failure) = &response.exchange.outcome {
+            return Err(unreachable(&self.url, failure));
+        }
         let answer = serde_json::from_slice::<Answer>(&response.body);
         Ok(answer
             .ok()
@@ -258,20 +287,22 @@ impl Target {
     }
 }
 
+/// Sends a request. The body of the response is incomplete if it exceeds the limit of the request.
 async fn ask(
     client: &mut Client,
     url: &str,
-    path: &str,
+    request: &Request<'_>,
     retries: Retries,
 ) -> Result<Response, PrepareError> {
-    let response = preparing::send(client, &Request::get(path), retries).await;
+    let response = preparing::send(client, request, retries).await;
     match &response.exchange.outcome {
-        Ok(()) => Ok(response),
-        Err(failure) => Err(PrepareError::Unreachable(format!(
-            "{url}: {}",
-            failure.detail
-        ))),
+        Err(failure) if !response.is_too_long => Err(unreachable(url, failure)),
+        _ => Ok(response),
     }
+}
+
+fn unreachable(url: &str, failure: &Failure) -> PrepareError {
+    PrepareError::Unreachable(format!("{url}: {}", failure.detail))
 }
 
 async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, PrepareError> {
@@ -288,6 +319,8 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
 enum MetadataError {
     #[error("expected status 200, found {0}")]
     Status(u16),
+    #[error("{0}")]
+    TooLong(String),
     #[error("the description of the log cannot be parsed: {0}")]
     Json(#[source] serde_json::Error),
 }
@@ -300,14 +333,20 @@ async fn metadata(
     optional: bool,
 ) -> Result<LogMetadata, PrepareError> {
     let path = format!("{}/log.v3.json", client.endpoint().prefix);
-    let response = ask(client, url, &path, retries).await?;
-    let parsed = match response.status {
-        200 => serde_json::from_slice(&response.body).map_err(MetadataError::Json),
-        status => Err(MetadataError::Status(status)),
+    let request = fetch::limited(Request::get(&path), "log.v3.json");
+    let response = ask(client, url, &request, retries).await?;
+    let parsed = match (&response.exchange.outcome, response.status) {
+        (Err(failure), 200) => Err(MetadataError::TooLong(failure.detail.clone())),
+        (_, 200) => serde_json::from_slice(&response.body).map_err(MetadataError::Json),
+        (_, status) => Err(MetadataError::Status(status)),
     };
     match parsed {
         Ok(metadata) => Ok(metadata),
         Err(_) if optional => Ok(LogMetadata::default()),
+        Err(error) if retries.counts_as_away(response.status) => {
+            let why = format!("{}/log.v3.json: {error}", url.trim_end_matches('/'));
+            Err(PrepareError::Unreachable(why))
+        }
         Err(error) if refuses(response.status) => {
             let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {error}"));
             Err(faulty(url, finding))

@@ -40,16 +40,18 @@ pub struct TreeHeads {
     pub seen: u64,
 }
 
-/// The newest tree head at the time of a request for a checkpoint.
+/// The newest tree head at the time of a request for a checkpoint, if there was one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PriorTreeHead {
-    size: u64,
-    timestamp: u64,
-}
+pub struct PriorTreeHead(Option<TreeHead>);
 
 /// The reasons why a signed tree head is not acceptable.
 #[derive(Debug, thiserror::Error)]
 enum TreeHeadError {
+    #[error(
+        "the checkpoint of size {size} has the timestamp 0: expected the time of its signature in \
+         milliseconds since 1970"
+    )]
+    Timeless { size: u64 },
     #[error("the checkpoint of size {size} is {ahead_ms} ms in the future")]
     Future { size: u64, ahead_ms: u64 },
     #[error(
@@ -107,11 +109,7 @@ impl TreeHeads {
     /// Returns the tree head that later checkpoints must not be below.
     #[must_use]
     pub fn prior(&self) -> PriorTreeHead {
-        self.newest
-            .map_or_else(PriorTreeHead::default, |head| PriorTreeHead {
-                size: head.size,
-                timestamp: head.timestamp,
-            })
+        PriorTreeHead(self.newest)
     }
 
     /// Checks a checkpoint that was requested when `prior` was known and arrived at `now_ms`.
@@ -165,6 +163,9 @@ impl TreeHeads {
 
     fn fresh(&self, head: &TreeHead, now_ms: u64) -> Result<(), TreeHeadError> {
         let (size, max_age_ms) = (head.size, self.max_age_ms);
+        if head.timestamp == 0 {
+            return Err(TreeHeadError::Timeless { size });
+        }
         let age_ms = now_ms.saturating_sub(head.timestamp);
         if head.timestamp > now_ms.saturating_add(self.tolerance_ms) {
             let ahead_ms = head.timestamp - now_ms;
@@ -239,6 +240,9 @@ fn grown(head: &TreeHead, prior: PriorTreeHead) -> Result<(), TreeHeadError> {
     let TreeHead {
         size, timestamp, ..
     } = *head;
+    let Some(prior) = prior.0 else {
+        return Ok(());
+    };
     if size < prior.size {
         let prior = prior.size;
         return Err(TreeHeadError::Shrunk { size, prior });
@@ -323,6 +327,30 @@ mod tests {
         assert_eq!(log.serves_note(b"<html>"), [checks::CHECKPOINT_WELLFORMED]);
         assert_eq!(log.tree_heads.newest().unwrap().size, 10);
         assert_eq!(log.tree_heads.unproven(9).len(), 2);
+    }
+
+    /// No earlier checkpoint is to blame for the timestamp of the first one.
+    #[test]
+    fn a_first_checkpoint_without_a_time() {
+        for size in [0, 5] {
+            let mut log = Log::new();
+            let root = if size == 0 {
+                EMPTY_ROOT
+            } else {
+                leaf_hash(b"")
+            };
+            let note = log.key.sign_checkpoint(ORIGIN, size, &root, 0).unwrap();
+            let prior = log.tree_heads.prior();
+            let seen = log
+                .tree_heads
+                .observe(note.as_bytes(), prior, 100_000, &log.findings);
+            assert!(seen.is_some());
+            let found = log.findings.take();
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found.len(), 1, "{found:?}");
+            let words = format!("the checkpoint of size {size} has the timestamp 0");
+            assert!(found[0].contains(&words), "{found:?}");
+        }
     }
 
     #[test]

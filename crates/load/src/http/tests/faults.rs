@@ -124,6 +124,41 @@ async fn answers_that_are_none() {
     }
 }
 
+/// A body beyond the limit of the request is told from a body that ends early.
+#[tokio::test]
+async fn a_body_beyond_the_limit_of_its_request() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    for (body, is_too_long) in [
+        ("content-length: 5\r\n\r\n12345", true),
+        (
+            "transfer-encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n",
+            true,
+        ),
+        ("\r\n12345", true),
+        ("content-length: 4\r\n\r\n123", false),
+    ] {
+        let answer = format!("{head}{body}").into_bytes();
+        let server = Server::script(move |_| Script::of(&[&answer])).await;
+        let mut client = server.client(impatient()).await;
+        let response = client.send(&Request::get("/").max_body(4)).await;
+        assert_eq!((response.status, response.is_too_long), (200, is_too_long));
+        assert_eq!(failure(response).kind, kind::BODY);
+    }
+    for version in [Version::Http1, Version::Http2] {
+        let options = ClientOptions {
+            version,
+            ..ClientOptions::default()
+        };
+        let server = Server::plain().await;
+        let mut client = server.client(options).await;
+        let response = client.send(&Request::get("/bytes/5").max_body(4)).await;
+        assert!(response.is_too_long);
+        assert_eq!(failure(response).detail, "the body is longer than 4 bytes");
+        let response = client.send(&Request::get("/bytes/4").max_body(4)).await;
+        assert!(response.is(&[200]) && !response.is_too_long);
+    }
+}
+
 /// The client accepts any certificate with `insecure`, but the server must have the certificate's
 /// key.
 #[tokio::test]

@@ -119,14 +119,12 @@ impl Seen {
         match &self.newest {
             None => Ok(Relation::Grown),
             Some(newest) if newest.size < now.size => Ok(Relation::Grown),
-            Some(newest) if (newest.size, newest.root) != (now.size, now.root) => {
-                Err(RolledBack {
-                    published: now.size,
-                    root: now.root.to_string(),
-                    before: newest.size,
-                    before_root: newest.root.to_string(),
-                })
-            }
+            Some(newest) if (newest.size, newest.root) != (now.size, now.root) => Err(RolledBack {
+                published: now.size,
+                root: now.root.to_string(),
+                before: newest.size,
+                before_root: newest.root.to_string(),
+            }),
             Some(newest) if now.timestamp_ms < newest.timestamp_ms => Ok(Relation::Earlier),
             Some(_) => Ok(Relation::Same),
         }

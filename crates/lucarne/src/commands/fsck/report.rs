@@ -136,6 +136,16 @@ impl Report {
         }
     }
 
+    /// Reports that the check ended early, because the last `tiles` data tiles have no right file.
+    pub(super) fn absent(&self, tiles: u64, last: u64, size: u64) {
+        let left = size - last;
+        self.note(&format!(
+            "the check ended at entry {last}: no file of the last {tiles} data tiles is right. \
+             {left} entries were not checked: restore the files first, or find out whether the \
+             log ever had {size} entries. With --state, the next check continues after these tiles"
+        ));
+    }
+
     /// Prints the progress at regular intervals.
     pub(super) fn progress(&mut self, checked: u64, first: u64, of: u64, bytes: u64) {
         let every = if self.terminal { EVERY.0 } else { EVERY.1 };

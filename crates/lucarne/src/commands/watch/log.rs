@@ -1,14 +1,20 @@
 //! The watched log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::PrepareError;
 use lucarne_scenarios::ct::checks::Findings;
-use lucarne_scenarios::ct::fetch::{Fetch, FetchError};
+use lucarne_scenarios::ct::fetch::{Fetch, FetchError, Unreachable};
 use lucarne_scenarios::ct::{
     HttpFetcher, LogOptions, Monitor, Outage, TileCache, TreeHead, TreeHeads,
 };
+
+/// Time before the next check after a response with the status 429 without a valid Retry-After.
+const THROTTLED: Duration = Duration::from_secs(10);
+/// Maximum time before the next check. A log may require a day.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Log, and the state of its verification.
 pub(super) struct Watched {
@@ -21,8 +27,8 @@ pub(super) struct Watched {
 pub(super) enum Look {
     /// A valid checkpoint.
     Seen(TreeHead),
-    /// The log did not respond.
-    Away(String),
+    /// The log did not respond, or postponed the request. The next check must wait this long.
+    Away(String, Duration),
     /// The log violates a rule.
     Wrong(Vec<String>),
 }
@@ -30,16 +36,13 @@ pub(super) enum Look {
 impl Watched {
     /// Finds the key and the origin of the log.
     pub(super) async fn begin(options: &LogOptions) -> Result<Self, PrepareError> {
-        let mut targets = options.targets().await?.into_iter();
+        let target = options.monitored().await?;
         let wrong = |why: String| PrepareError::Configuration(why);
-        let target = targets
-            .next()
-            .ok_or_else(|| wrong("no log is given".into()))?;
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
             .map_err(|error| wrong(format!("invalid key of {}: {error}", target.url)))?;
         let outage = Arc::new(Outage::new(true));
         Ok(Watched {
-            fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage),
+            fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage).patient(),
             tree_heads: TreeHeads::new(
                 verifier,
                 options.max_checkpoint_age,
@@ -54,7 +57,7 @@ impl Watched {
         let findings = Findings::default();
         let head = match self.follow(&findings).await {
             Ok(head) => head,
-            Err(FetchError::Unreachable(why)) => return Look::Away(why.to_string()),
+            Err(FetchError::Unreachable(why)) => return Look::Away(why.to_string(), wait(&why)),
             Err(FetchError::Faulty(finding)) => return Look::Wrong(vec![finding.to_string()]),
         };
         let found = findings.take();
@@ -86,5 +89,41 @@ impl Watched {
             }
         }
         Ok(Some(head))
+    }
+}
+
+/// Returns the time before the next check.
+fn wait(why: &Unreachable) -> Duration {
+    match why {
+        Unreachable::Status {
+            retry_after: Some(asked),
+            ..
+        } => LONGEST_WAIT.min(*asked),
+        Unreachable::Status { status: 429, .. } => THROTTLED,
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_respected_within_bounds() {
+        let status = |status: u16, retry_after: Option<u64>| Unreachable::Status {
+            path: "checkpoint".into(),
+            status,
+            retry_after: retry_after.map(Duration::from_secs),
+        };
+        for (why, expected) in [
+            (status(429, Some(3)), 3),
+            (status(503, Some(3)), 3),
+            (status(429, Some(86_400)), 600),
+            (status(429, None), 10),
+            (status(503, None), 0),
+            (Unreachable::NoConnection, 0),
+        ] {
+            assert_eq!(wait(&why), Duration::from_secs(expected), "{why}");
+        }
     }
 }

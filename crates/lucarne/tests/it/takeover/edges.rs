@@ -178,12 +178,9 @@ fn following_does_not_go_back_in_time() {
         said.matches("ignored a checkpoint of 2915 entries").count()
     };
     let publish_earlier = |earlier_ms: u64| {
-        let signed = log.key.sign_checkpoint(
-            origin,
-            head.size,
-            &head.root,
-            signed_ms - earlier_ms,
-        );
+        let signed = log
+            .key
+            .sign_checkpoint(origin, head.size, &head.root, signed_ms - earlier_ms);
         fs::write(file.with_extension("new"), signed.unwrap()).unwrap();
         fs::rename(file.with_extension("new"), &file).unwrap();
     };

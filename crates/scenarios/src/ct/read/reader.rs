@@ -385,8 +385,7 @@ impl ReadIteration<'_> {
         let mut response = self.send(path, known).await;
         if matches!(response.status, 429 | 503) && response.exchange.outcome.is_ok() {
             self.throttle(&response);
-            let (path, status) = (path.to_owned(), response.status);
-            return Err(Unreachable::Status { path, status }.into());
+            return Err(Unreachable::of_status(path, &response).into());
         }
         let unchanged = response.status == 304 && known.is_some();
         self.record(path, &mut response, unchanged);
