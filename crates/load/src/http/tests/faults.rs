@@ -124,7 +124,7 @@ async fn answers_that_are_none() {
     }
 }
 
-/// A body beyond the limit of the request is told from a body that ends early.
+/// The flag distinguishes a body beyond the limit of its request from a body that ends early.
 #[tokio::test]
 async fn a_body_beyond_the_limit_of_its_request() {
     let head = "HTTP/1.1 200 OK\r\n";
