@@ -42,6 +42,12 @@ pub enum CheckpointError {
     /// The signature with the log's name and key does not verify.
     #[error("the log's signature on the checkpoint does not verify")]
     Signature,
+    /// The signature with the log's name and key has this number of bytes, too few for a timestamp.
+    #[error(
+        "the log's signature on the checkpoint has no timestamp: expected at least 8 bytes, found \
+         {0}"
+    )]
+    NoTimestamp(usize),
     /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -86,7 +92,7 @@ impl SignedTreeHead {
             .ok_or(CheckpointError::Unsigned)?;
         let (timestamp, signature) = signature
             .split_first_chunk()
-            .ok_or(CheckpointError::Signature)?;
+            .ok_or(CheckpointError::NoTimestamp(signature.len()))?;
         Ok(Self {
             checkpoint,
             timestamp: u64::from_be_bytes(*timestamp),
@@ -221,6 +227,13 @@ mod tests {
             CheckpointError::Signature
         ));
         assert!(matches!(verify("", ORIGIN, &key), CheckpointError::Note(_)));
+        // A signature of this key without the timestamp of RFC6962NoteSignature.
+        let mut short = SignedNote::parse(note.as_bytes()).unwrap();
+        short.signatures[0].signature.truncate(7);
+        assert_eq!(
+            verify(&short.encode(), ORIGIN, &key),
+            CheckpointError::NoTimestamp(7)
+        );
     }
 
     #[test]

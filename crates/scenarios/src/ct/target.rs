@@ -244,12 +244,17 @@ impl Target {
             )));
         }
         verifier.verify(&response.body).map(drop).map_err(|error| {
-            if known || matches!(error, CheckpointError::Signature) {
+            if known
+                || matches!(
+                    error,
+                    CheckpointError::Signature | CheckpointError::NoTimestamp(_)
+                )
+            {
                 return faulty(&self.url, unverified(&error));
             }
             let advice = match error {
                 CheckpointError::Origin { .. } => "; correct --origin, which names the log",
-                CheckpointError::Unsigned | CheckpointError::Signature => {
+                CheckpointError::Unsigned => {
                     "; --log-public-key belongs to another log, or --log-url is wrong"
                 }
                 _ => "; is this the monitoring prefix of a static CT log?",

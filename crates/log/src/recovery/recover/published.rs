@@ -83,7 +83,10 @@ pub(super) async fn is_damaged(
     let differing = std::iter::zip(&note, &head.note).filter(|(a, b)| a != b);
     let nearly = note.len() == head.note.len() && differing.count() <= MOST_FLIPPED;
     let verified = verify_checkpoint(&note, &config.origin, config.key.public_key_spki());
-    let ours = matches!(verified, Err(CheckpointError::Signature));
+    let ours = matches!(
+        verified,
+        Err(CheckpointError::Signature | CheckpointError::NoTimestamp(_))
+    );
     let size = SignedNote::parse(&note).ok();
     let size = size.and_then(|note| Some(Checkpoint::parse(&note.text).ok()?.size));
     if nearly || ours && size.is_some_and(|size| size <= head.checkpoint.size) {
