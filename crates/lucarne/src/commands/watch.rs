@@ -177,7 +177,7 @@ impl Watch<'_> {
             Look::Away(why, _) if self.options.once => {
                 return Ok(Some(end(Verdict::Unreachable, &why)));
             }
-            Look::Away(why, wait) if wait > self.options.every => {
+            Look::Away(why, wait) if wait >= self.options.every => {
                 self.not_before = Instant::now() + wait;
                 let wait = screen::seconds(wait.as_millis() as u64);
                 self.screen
