@@ -9,6 +9,7 @@ use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 use crate::pool::Lease;
+use crate::stalled;
 use crate::timed_body::{BodyError, Timed};
 
 pub(crate) enum Body {
@@ -35,17 +36,9 @@ impl Body {
     ) -> Self {
         Body::Server(Timed::new(incoming, version, idle), lease)
     }
-}
 
-impl HttpBody for Body {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut *self {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
             Body::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Server(body, lease) => {
                 let frame = ready!(body.poll_frame(cx));
@@ -60,6 +53,20 @@ impl HttpBody for Body {
                 Poll::Ready(frame)
             }
         }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = self.poll_next(cx);
+        stalled::polled(&frame);
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
 use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS};
+use crate::stalled::StreamExecutor;
 
 /// Returns the settings of HTTP/1.1, within the limits of the proxy.
 pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
@@ -27,8 +28,8 @@ pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
 }
 
 /// Returns the settings of HTTP/2, within the limits of the proxy.
-pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(StreamExecutor::new(limits.idle));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(30)))

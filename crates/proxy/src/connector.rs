@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use lucarne_mint::store::Host;
 use lucarne_net::{explain, tls_error};
 use rustls::pki_types::ServerName;
@@ -19,6 +19,7 @@ use crate::failure::{Failure, Step};
 use crate::identity::TlsClient;
 use crate::limits::{FIELDS, STREAM_WINDOW};
 use crate::pool::{Http1, Http2};
+use crate::stalled::{self, StreamExecutor};
 use crate::timed_body::BodyError;
 use crate::verify::Verifier;
 
@@ -30,6 +31,8 @@ pub(crate) struct Connector {
     pub(crate) nobody: TlsClient,
     pub(crate) patience: Duration,
     pub(crate) response: Duration,
+    /// Time without a byte after which a body is given up.
+    pub(crate) idle: Duration,
     pub(crate) head_bytes: usize,
 }
 
@@ -91,7 +94,7 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (stream, end) = Ending::new(stream);
-        let handshake = http2::Builder::new(TokioExecutor::new())
+        let handshake = http2::Builder::new(StreamExecutor::new(self.idle))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             // Clients share the connection. A stream that its client does not read must not use up
@@ -102,7 +105,7 @@ impl Connector {
             .keep_alive_timeout(Duration::from_secs(15))
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
-        tokio::spawn(connection);
+        tokio::spawn(stalled::connection(connection));
         Ok(Http2 { sender, end })
     }
 }

@@ -26,7 +26,7 @@
 //! | `connect`, `opening`, `tunnel` | CONNECT: the protocol of the client, and unchanged bytes |
 //! | `intercept`, `intercepted` | TLS and HTTP in place of the server |
 //! | `exchange`, `sending`, `headers`, `form`, `hops` | one request, and its response |
-//! | `outgoing`, `body`, `timed_body` | bodies, forwarded frame by frame |
+//! | `outgoing`, `body`, `timed_body`, `stalled` | bodies, forwarded frame by frame |
 //! | `interim`, `expect` | interim responses, and bodies that wait for them |
 //! | `pool`, `upstream`, `connector`, `dial` | connections to servers |
 //! | [`UpstreamRoutes`], [`UpstreamProxy`], `relay` | connections through other proxies |
@@ -73,6 +73,7 @@ mod rules;
 mod sending;
 mod serve;
 mod session;
+mod stalled;
 mod stats;
 mod store_metrics;
 mod stream;

@@ -12,6 +12,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
 use crate::expect::{BodyGate, Expectation};
+use crate::stalled;
 use crate::timed_body::{BodyError, Timed};
 
 pub(crate) struct Outgoing {
@@ -72,16 +73,8 @@ impl Outgoing {
         }
         Poll::Ready(Ok(()))
     }
-}
 
-impl HttpBody for Outgoing {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // Waits before the first poll, because a poll causes hyper to request the body from the
         // client.
         if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
@@ -93,6 +86,26 @@ impl HttpBody for Outgoing {
         let frame = ready!(body.poll_frame(cx));
         self.moving.store(true, Ordering::Relaxed);
         Poll::Ready(frame)
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        stalled::dropped();
+    }
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = self.poll_next(cx);
+        stalled::polled(&frame);
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

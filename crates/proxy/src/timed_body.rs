@@ -9,6 +9,8 @@ use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::stalled;
+
 /// Reasons why a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
@@ -31,6 +33,11 @@ pub(crate) enum BodyError {
 /// Minimum of bytes within the idle limit for a body of known length. Other bodies may be slow
 /// streams of events.
 const MIN_BYTES: u64 = 1024;
+
+/// Size of the parts of a longer frame for an HTTP/2 receiver, in bytes. The idle limit applies to
+/// each part, so large frames do not cut off slow receivers. HTTP/2 sends parts of this size anyway
+/// (RFC 9113, section 6.5.2).
+const PART: usize = 16 << 10;
 
 /// Bytes of a body, and the time spent waiting for them.
 #[derive(Default)]
@@ -61,6 +68,8 @@ pub(crate) struct Timed {
     waiting: Option<Instant>,
     /// Pace of a body of known length.
     pace: Option<Pace>,
+    /// Bytes of the last frame that have not been returned yet.
+    rest: Bytes,
 }
 
 impl Timed {
@@ -72,6 +81,7 @@ impl Timed {
             idle,
             alarm: None,
             waiting: None,
+            rest: Bytes::new(),
         }
     }
 
@@ -79,6 +89,10 @@ impl Timed {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            return Poll::Ready(Some(Ok(self.first_part(rest))));
+        }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
             let waited = self.waiting.take().map(|since| since.elapsed());
             if let (Some(pace), Some(Ok(frame))) = (&mut self.pace, &frame) {
@@ -89,7 +103,12 @@ impl Timed {
             }
             return Poll::Ready(match frame {
                 None if self.is_cut_off() => Some(Err(BodyError::Reset)),
-                frame => frame.map(|frame| frame.map_err(BodyError::from)),
+                None => None,
+                Some(Err(error)) => Some(Err(error.into())),
+                Some(Ok(frame)) => Some(Ok(match frame.into_data() {
+                    Ok(bytes) => self.first_part(bytes),
+                    Err(frame) => frame,
+                })),
             });
         }
         let idle = self.idle;
@@ -104,6 +123,14 @@ impl Timed {
         Poll::Ready(Some(Err(BodyError::Still(idle))))
     }
 
+    /// Returns the first part of `bytes`, and keeps the rest for the next call.
+    fn first_part(&mut self, mut bytes: Bytes) -> Frame<Bytes> {
+        if bytes.len() > PART && stalled::is_http2() {
+            self.rest = bytes.split_off(PART);
+        }
+        Frame::data(bytes)
+    }
+
     /// Returns whether the end of the body is missing. hyper reports a normal end for an incomplete
     /// body if its stream is reset with NO_ERROR.
     fn is_cut_off(&self) -> bool {
@@ -111,11 +138,17 @@ impl Timed {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.rest.is_empty() && self.incoming.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let mut hint = self.incoming.size_hint();
+        let rest = self.rest.len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }
 

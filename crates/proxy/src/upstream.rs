@@ -70,6 +70,7 @@ impl Upstream {
                 nobody: TlsClient::new(&config, None),
                 patience: limits.connect,
                 response: limits.response,
+                idle: limits.idle,
                 head_bytes: limits.head_bytes,
             },
             pool: Pool::new(limits.idle_connections, limits.keep),

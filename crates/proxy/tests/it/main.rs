@@ -9,4 +9,5 @@ mod intercept;
 mod opening;
 mod refusals;
 mod semantics;
+mod stalls;
 mod upstream_proxies;
