@@ -21,12 +21,12 @@ use crate::limits::{FIELDS, STREAM_WINDOW};
 use crate::pool::{Http1, Http2};
 use crate::stalled::{self, StreamExecutor};
 use crate::timed_body::BodyError;
-use crate::verify::Verifier;
+use crate::verify::{ByHost, Verification};
 
 /// Opens connections and performs their handshakes.
 pub(crate) struct Connector {
     pub(crate) dialer: Dialer,
-    pub(crate) verifier: Arc<Verifier>,
+    pub(crate) verification: Arc<Verification>,
     /// TLS client without a certificate.
     pub(crate) nobody: TlsClient,
     pub(crate) patience: Duration,
@@ -40,7 +40,7 @@ impl Connector {
     /// Starts TLS with a peer that must prove to be `host`.
     pub(crate) async fn secure<S>(
         &self,
-        connector: &TlsConnector,
+        tls: &ByHost<TlsConnector>,
         stream: S,
         host: &Host,
     ) -> Result<TlsStream<S>, Failure>
@@ -52,6 +52,7 @@ impl Connector {
             None => ServerName::try_from(host.to_string())
                 .map_err(|_| Failure::Tls(format!("{host} is not a valid server name.")))?,
         };
+        let connector = tls.of(host, &self.verification);
         match timeout(self.patience, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.failed(&error, host.as_str())),
@@ -62,7 +63,7 @@ impl Connector {
     fn failed(&self, error: &std::io::Error, host: &str) -> Failure {
         match tls_error(error) {
             Some(wrong @ rustls::Error::InvalidCertificate(_)) => {
-                Failure::Certificate(sentence(wrong), self.verifier.facts(host).map(Box::new))
+                Failure::Certificate(sentence(wrong), self.verification.facts(host).map(Box::new))
             }
             Some(other) => Failure::Tls(sentence(other)),
             None if error.kind() == std::io::ErrorKind::UnexpectedEof => {

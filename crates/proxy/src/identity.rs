@@ -11,6 +11,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::TlsConnector;
 
 use crate::pattern::HostPattern;
+use crate::verify::ByHost;
 
 /// Certificate and key that the proxy presents to servers that request a client certificate.
 #[derive(Clone, Debug)]
@@ -42,25 +43,28 @@ pub struct ClientCertificate {
 /// object, so a connection or a resumed session is never used with another certificate.
 pub(crate) struct TlsClient {
     /// Offers HTTP/1.1 only.
-    pub(crate) http1: TlsConnector,
+    pub(crate) http1: ByHost<TlsConnector>,
     /// Offers HTTP/2 and HTTP/1.1.
-    pub(crate) both: TlsConnector,
+    pub(crate) both: ByHost<TlsConnector>,
 }
 
 impl TlsClient {
-    /// Creates the client that `config` describes, with the certificate of `identity`.
-    pub(crate) fn new(config: &ClientConfig, identity: Option<&Identity>) -> Self {
-        let mut config = config.clone();
-        // rustls keys sessions by server name without the port, and a session keeps the client
-        // certificate of its first handshake. So each client has its own sessions.
-        config.resumption = Resumption::default();
-        if let Some(Identity(certified)) = identity {
-            let resolver = SingleCertAndKey::from(certified.clone());
-            config.client_auth_cert_resolver = Arc::new(resolver);
-        }
+    /// Creates the client that `configs` describe, with the certificate of `identity`.
+    pub(crate) fn new(configs: &ByHost<ClientConfig>, identity: Option<&Identity>) -> Self {
+        let configs = configs.map(|config| {
+            let mut config = config.clone();
+            // rustls keys sessions by server name without the port, and a session keeps the client
+            // certificate of its first handshake. So each client has its own sessions.
+            config.resumption = Resumption::default();
+            if let Some(Identity(certified)) = identity {
+                let resolver = SingleCertAndKey::from(certified.clone());
+                config.client_auth_cert_resolver = Arc::new(resolver);
+            }
+            config
+        });
         TlsClient {
-            http1: offering(&config, &[b"http/1.1"]),
-            both: offering(&config, &[b"h2", b"http/1.1"]),
+            http1: configs.map(|config| offering(config, &[b"http/1.1"])),
+            both: configs.map(|config| offering(config, &[b"h2", b"http/1.1"])),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::rules::Rules;
 use crate::stream::Rewind;
 use crate::target::Target;
 use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
-use crate::verify::{Trust, Verifier};
+use crate::verify::{ByHost, Trust, Verification};
 
 /// Upstream proxies and client certificates.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub(crate) struct Upstream {
     pub(crate) connector: Connector,
     pub(crate) pool: Arc<Pool>,
     through: Vec<(HostPattern, Option<Arc<UpstreamProxy>>)>,
-    config: ClientConfig,
+    configs: ByHost<ClientConfig>,
     shown: ArcSwap<Vec<(HostPattern, Arc<TlsClient>)>>,
 }
 
@@ -53,21 +53,26 @@ impl Upstream {
         key_log: Option<Arc<dyn KeyLog>>,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Arc::new(Verifier::new(trust, observer));
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier.clone())
-            .with_no_client_auth();
-        if let Some(key_log) = key_log {
-            config.key_log = key_log;
-        }
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let verification = Verification::new(trust, observer);
+        let configs = verification.verifiers().map(|verifier| {
+            let mut config = builder
+                .clone()
+                .dangerous()
+                .with_custom_certificate_verifier(verifier.clone())
+                .with_no_client_auth();
+            if let Some(key_log) = &key_log {
+                config.key_log = key_log.clone();
+            }
+            config
+        });
         let through = upstream_routes.through.into_iter();
         let upstream = Upstream {
             connector: Connector {
                 dialer: Dialer::new(rules, limits.connect, limits.idle),
-                verifier,
-                nobody: TlsClient::new(&config, None),
+                verification,
+                nobody: TlsClient::new(&configs, None),
                 patience: limits.connect,
                 response: limits.response,
                 idle: limits.idle,
@@ -77,7 +82,7 @@ impl Upstream {
             through: through
                 .map(|way| (way.hosts, way.through.map(Arc::new)))
                 .collect(),
-            config,
+            configs,
             shown: ArcSwap::default(),
         };
         upstream.show(&upstream_routes.shown);
@@ -87,7 +92,7 @@ impl Upstream {
     /// Replaces the client certificates for new connections.
     pub(crate) fn show(&self, shown: &[ClientCertificate]) {
         let client = |ClientCertificate { hosts, identity }: &ClientCertificate| {
-            let client = TlsClient::new(&self.config, Some(identity));
+            let client = TlsClient::new(&self.configs, Some(identity));
             (hosts.clone(), Arc::new(client))
         };
         let shown = shown.iter().map(client).collect();

@@ -34,15 +34,53 @@ pub struct Trust {
     pub fingerprints: Vec<(HostPattern, Fingerprint)>,
 }
 
-/// Verifies the certificates of servers.
-pub(crate) struct Verifier {
+/// State that the verifiers of a proxy share.
+pub(crate) struct Verification {
     trusting: lucarne_net::Verifier,
-    any: lucarne_net::Verifier,
     trust: Trust,
     observer: Option<Arc<Observer>>,
     /// Names and certificates of the last failures, because the error of the handshake does not
     /// contain the certificate.
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
+}
+
+/// Verifies the certificates of all hosts that are not insecure.
+#[derive(Debug)]
+struct Verifier(Arc<Verification>);
+
+/// Accepts any certificate of an insecure host. The server must prove that it has the key, unless
+/// the kind of key is not supported.
+#[derive(Debug)]
+struct InsecureVerifier {
+    verification: Arc<Verification>,
+    any: lucarne_net::Verifier,
+}
+
+/// Values for hosts whose certificates are verified, and for insecure hosts: TLS settings, or TLS
+/// clients.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHost<T> {
+    verified: T,
+    insecure: T,
+}
+
+impl<T> ByHost<T> {
+    /// Applies `convert` to both values.
+    pub(crate) fn map<U>(&self, convert: impl Fn(&T) -> U) -> ByHost<U> {
+        ByHost {
+            verified: convert(&self.verified),
+            insecure: convert(&self.insecure),
+        }
+    }
+
+    /// Returns the value for this host.
+    pub(crate) fn of(&self, host: &Host, verification: &Verification) -> &T {
+        if verification.is_insecure(host) {
+            &self.insecure
+        } else {
+            &self.verified
+        }
+    }
 }
 
 /// The certificate's fingerprint is not among the configured fingerprints of the host.
@@ -56,55 +94,83 @@ impl From<OtherFingerprint> for Error {
     }
 }
 
-impl Verifier {
-    pub(crate) fn new(trust: Trust, observer: Option<Arc<Observer>>) -> Self {
-        Verifier {
+impl Verification {
+    pub(crate) fn new(trust: Trust, observer: Option<Arc<Observer>>) -> Arc<Self> {
+        Arc::new(Verification {
             trusting: lucarne_net::Verifier::trusting(trust.trusted.clone()),
-            any: lucarne_net::Verifier::accepting_any(),
             trust,
             observer,
             wrong: Mutex::default(),
-        }
-    }
-
-    /// Checks the certificate by fingerprint if fingerprints are configured for the host. Otherwise
-    /// accepts any certificate of an insecure host. Returns `None` if only trusted certificates are
-    /// accepted.
-    fn exception(&self, name: &ServerName<'_>, leaf: &CertificateDer<'_>) -> Option<Verified> {
-        let host = match name {
-            ServerName::IpAddress(ip) => Some(Host::from(IpAddr::from(*ip))),
-            name => Host::parse(&name.to_str()).ok(),
-        }?;
-        let pinned = self.trust.fingerprints.iter();
-        let pinned = pinned.filter(|(hosts, _)| hosts.matches_host(&host));
-        let pinned: Vec<_> = pinned.map(|(_, fingerprint)| *fingerprint).collect();
-        if pinned.is_empty() {
-            let mut insecure = self.trust.insecure.iter();
-            let any = insecure.any(|hosts| hosts.matches_host(&host));
-            return any.then(|| Ok(ServerCertVerified::assertion()));
-        }
-        let found = Fingerprint::of(leaf);
-        Some(if pinned.contains(&found) {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(OtherFingerprint(found).into())
         })
     }
 
-    /// Returns the verifier for the signature of a handshake. If there are insecure hosts, a key of
-    /// an unsupported kind is accepted, except in a certificate with a configured fingerprint. For
-    /// the other hosts, [`Self::trusting`] has already refused certificates with these keys.
-    fn of_signature(&self, leaf: &CertificateDer<'_>) -> &lucarne_net::Verifier {
-        let pinned = || {
-            let found = Fingerprint::of(leaf);
-            let mut all = self.trust.fingerprints.iter();
-            all.any(|(_, fingerprint)| *fingerprint == found)
-        };
-        if self.trust.insecure.is_empty() || pinned() {
-            &self.trusting
-        } else {
-            &self.any
+    /// Returns the verifiers for TLS settings.
+    pub(crate) fn verifiers(self: &Arc<Self>) -> ByHost<Arc<dyn ServerCertVerifier>> {
+        ByHost {
+            verified: Arc::new(Verifier(self.clone())),
+            insecure: Arc::new(InsecureVerifier {
+                verification: self.clone(),
+                any: lucarne_net::Verifier::accepting_any(),
+            }),
         }
+    }
+
+    /// Returns whether any certificate of this host is accepted: the host is insecure, and has no
+    /// configured fingerprint.
+    fn is_insecure(&self, host: &Host) -> bool {
+        let mut insecure = self.trust.insecure.iter();
+        insecure.any(|hosts| hosts.matches_host(host)) && self.fingerprints(host).is_empty()
+    }
+
+    /// Returns the configured fingerprints of a host.
+    fn fingerprints(&self, host: &Host) -> Vec<Fingerprint> {
+        let all = self.trust.fingerprints.iter();
+        let of_host = all.filter(|(hosts, _)| hosts.matches_host(host));
+        of_host.map(|(_, fingerprint)| *fingerprint).collect()
+    }
+
+    /// Passes the certificates of a server to the observer.
+    fn observe(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+    ) {
+        if let Some(observer) = &self.observer {
+            let chain: Vec<CertificateDer<'_>> = std::iter::once(leaf)
+                .chain(intermediates)
+                .map(|der| CertificateDer::from(der.as_ref()))
+                .collect();
+            // rustls does not request SCTs in the TLS extension, and hardly any server sends them.
+            observer.seen(&name.to_str(), &chain, ocsp, &[]);
+        }
+    }
+
+    /// Checks a certificate by its fingerprint if the host has configured fingerprints, and
+    /// otherwise by its chain.
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Verified {
+        let pinned = host_of(name).map_or(Vec::new(), |host| self.fingerprints(&host));
+        let found = (!pinned.is_empty()).then(|| Fingerprint::of(leaf));
+        let verified = match found {
+            Some(found) if pinned.contains(&found) => Ok(ServerCertVerified::assertion()),
+            Some(found) => Err(OtherFingerprint(found).into()),
+            None => {
+                let trusting = &self.trusting;
+                trusting.verify_server_cert(leaf, intermediates, name, ocsp, now)
+            }
+        };
+        if verified.is_err() {
+            self.remember(name, leaf);
+        }
+        verified
     }
 
     /// Returns the summary of the last certificate that failed for this name.
@@ -123,9 +189,16 @@ impl Verifier {
     }
 }
 
-impl std::fmt::Debug for Verifier {
+fn host_of(name: &ServerName<'_>) -> Option<Host> {
+    match name {
+        ServerName::IpAddress(ip) => Some(Host::from(IpAddr::from(*ip))),
+        name => Host::parse(&name.to_str()).ok(),
+    }
+}
+
+impl std::fmt::Debug for Verification {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier")
+        f.debug_struct("Verification")
             .field("trust", &self.trust)
             .finish_non_exhaustive()
     }
@@ -139,23 +212,9 @@ impl ServerCertVerifier for Verifier {
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if let Some(observer) = &self.observer {
-            let chain: Vec<CertificateDer<'_>> = std::iter::once(leaf)
-                .chain(intermediates)
-                .map(|der| CertificateDer::from(der.as_ref()))
-                .collect();
-            // rustls does not request SCTs in the TLS extension, and hardly any server sends them.
-            observer.seen(&name.to_str(), &chain, ocsp, &[]);
-        }
-        let verified = self.exception(name, leaf).unwrap_or_else(|| {
-            self.trusting
-                .verify_server_cert(leaf, intermediates, name, ocsp, now)
-        });
-        if verified.is_err() {
-            self.remember(name, leaf);
-        }
-        verified
+    ) -> Verified {
+        self.0.observe(leaf, intermediates, name, ocsp);
+        self.0.verify(leaf, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -164,7 +223,50 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.of_signature(certificate)
+        let trusting = &self.0.trusting;
+        trusting.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let trusting = &self.0.trusting;
+        trusting.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.trusting.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for InsecureVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Verified {
+        let verification = &self.verification;
+        verification.observe(leaf, intermediates, name, ocsp);
+        // A second check of the host, in case that a caller used this verifier for another host.
+        if host_of(name).is_some_and(|host| verification.is_insecure(&host)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        verification.verify(leaf, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.any
             .verify_tls12_signature(message, certificate, signed)
     }
 
@@ -174,11 +276,57 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.of_signature(certificate)
+        self.any
             .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trusting.supported_verify_schemes()
+        self.any.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::internal::msgs::codec::Codec;
+
+    /// Only the verifier of insecure hosts accepts a signature by a key of an unsupported kind.
+    #[test]
+    fn a_host_that_is_not_insecure_has_its_own_verifier() {
+        let fingerprint = Fingerprint::of(b"another certificate");
+        let verification = Verification::new(
+            Trust {
+                trusted: lucarne_net::Trust::none(),
+                insecure: vec!["*.insecure.test".parse().unwrap()],
+                fingerprints: vec![("pinned.insecure.test".parse().unwrap(), fingerprint)],
+            },
+            None,
+        );
+        let verifiers = verification.verifiers();
+        let unreadable = CertificateDer::from(b"garbage".to_vec());
+        let signed = [4, 3, 0, 4, 1, 2, 3, 4];
+        let signed = DigitallySignedStruct::read_bytes(&signed).unwrap();
+        for (host, accepted) in [
+            ("www.insecure.test", true),
+            ("www.other.test", false),
+            ("pinned.insecure.test", false),
+            ("192.0.2.1", false),
+        ] {
+            let verifier = verifiers.of(&Host::parse(host).unwrap(), &verification);
+            let name = ServerName::try_from(host).unwrap();
+            let verified =
+                verifier.verify_server_cert(&unreadable, &[], &name, &[], UnixTime::now());
+            assert_eq!(verified.is_ok(), accepted, "{host}");
+            for signature in [
+                verifier.verify_tls12_signature(b"a handshake", &unreadable, &signed),
+                verifier.verify_tls13_signature(b"a handshake", &unreadable, &signed),
+            ] {
+                assert_eq!(signature.is_ok(), accepted, "{host}");
+            }
+        }
+        let other = ServerName::try_from("www.other.test").unwrap();
+        let insecure = &verifiers.insecure;
+        let verified = insecure.verify_server_cert(&unreadable, &[], &other, &[], UnixTime::now());
+        assert!(verified.is_err());
     }
 }
