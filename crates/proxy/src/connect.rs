@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::header::VIA;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -63,7 +64,7 @@ async fn begin(
     let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
     let judge = !tunnel || rules.judge();
     let mut server = None;
-    if tunnel {
+    if tunnel || may_loop(core, request, &target) {
         // Connects before the response to CONNECT, so that a failure can be reported with a status.
         let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
@@ -82,6 +83,13 @@ async fn begin(
         }
     });
     Ok(())
+}
+
+/// Returns whether a CONNECT may return to a proxy that it passed: it came from a proxy, and
+/// continues to another one. A loop must be detected before this proxy presents its certificate,
+/// because the proxy in front may not trust it.
+fn may_loop(core: &Core, request: &Request<Incoming>, target: &Target) -> bool {
+    request.headers().contains_key(VIA) && core.upstream.has_proxy(target)
 }
 
 /// Parses the target of CONNECT, which must have an explicit port (RFC 9110, section 9.3.6).

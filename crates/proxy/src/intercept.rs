@@ -160,7 +160,6 @@ impl Connect {
             io.rewind();
             return self.tunnel(io, server).await;
         }
-        drop(server);
         start.io.forget();
         let Connect {
             core,
@@ -173,7 +172,7 @@ impl Connect {
         let seen = core.hosts.connection(&host);
         let (certificate, choice) = tokio::join!(
             certificate(&core, &host, &seen),
-            choose(&core, &route, &via, &offer, refused.is_some())
+            choose(&core, &route, &via, &offer, refused.is_some(), server)
         );
         let minted = match certificate {
             Ok(minted) => minted,
@@ -297,14 +296,16 @@ struct Choice {
 }
 
 /// Chooses HTTP/2 for a client that offers it, if the server speaks HTTP/2 or the client offers
-/// nothing else. If the protocol of the server is unknown, the proxy connects to the server first.
-/// If the connection fails, each request reports the failure.
+/// nothing else. If the protocol of the server is unknown, the proxy connects to the server first,
+/// over the existing link `server` if possible. If the connection fails, each request reports the
+/// failure.
 async fn choose(
     core: &Core,
     route: &Route,
     via: &HeaderValue,
     offer: &ClientOffer,
     refused: bool,
+    server: Option<Rewind<Link>>,
 ) -> Choice {
     let choice = |http2, ready| Choice { http2, ready };
     if refused || !offer.http2 {
@@ -313,7 +314,16 @@ async fn choose(
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
         return choice(known || !offer.http1, None);
     }
-    match core.upstream.connect(route, true, via).await {
+    let over_link = match server {
+        Some(link) => core.upstream.connect_over(link, route, true).await.ok(),
+        None => None,
+    };
+    let connected = match over_link {
+        Some(connection) => Ok(connection),
+        // The server may have closed the link while the client was silent.
+        None => core.upstream.connect(route, true, via).await,
+    };
+    match connected {
         Ok(Connection::Http2(sender)) => {
             core.upstream.pool.share(route, sender);
             choice(true, None)

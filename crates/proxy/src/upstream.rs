@@ -126,6 +126,11 @@ impl Upstream {
         way.and_then(|(_, proxy)| proxy.as_ref())
     }
 
+    /// Returns whether connections to this target go through an upstream proxy.
+    pub(crate) fn has_proxy(&self, target: &Target) -> bool {
+        self.proxy_for(target).is_some()
+    }
+
     /// Opens a connection for forwarding bytes. If the upstream proxy fails, no other route is
     /// tried. For `via` see [`tunnel`](Self::tunnel).
     pub(crate) async fn link(
@@ -157,6 +162,17 @@ impl Upstream {
             return connector.speak_http1(stream).await.map(Connection::Http1);
         }
         let link = self.link(&route.target, via).await?;
+        self.connect_over(link, route, http2).await
+    }
+
+    /// Opens a connection over an existing link to the target of the route.
+    pub(crate) async fn connect_over(
+        &self,
+        link: Rewind<Link>,
+        route: &Route,
+        http2: bool,
+    ) -> Result<Connection, Failure> {
+        let connector = &self.connector;
         let Some(host) = &route.tls else {
             return if http2 {
                 connector.speak_http2(link).await.map(Connection::Http2)

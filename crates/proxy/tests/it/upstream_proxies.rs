@@ -258,8 +258,13 @@ async fn circles_are_refused() {
             "{said}"
         );
     }
-    // A loop through another proxy, which tunnels or intercepts TLS.
-    for action in [Action::Tunnel, Action::Intercept] {
+    // A loop through another proxy, which tunnels or intercepts TLS. The first proxy need not trust
+    // the other one.
+    for (action, trusted) in [
+        (Action::Tunnel, true),
+        (Action::Intercept, true),
+        (Action::Intercept, false),
+    ] {
         let (first, second) = (
             TcpListener::bind("127.0.0.1:0").await.unwrap(),
             TcpListener::bind("127.0.0.1:0").await.unwrap(),
@@ -274,13 +279,16 @@ async fn circles_are_refused() {
         setup.rules.default = action;
         let mut back = child(to(&second));
         let there = setup.start_on(second).await;
-        back.world = there.ca.clone();
+        if trusted {
+            back.world = there.ca.clone();
+        }
         let here = back.start_on(first).await;
         let authority = "localhost:8443";
         let plain = client::plain(&here, &format!("http://{authority}/x")).await;
         let inside = client::get(&here, authority, "localhost", &["http/1.1"], "/x").await;
-        for answer in [plain, inside] {
-            assert_eq!(answer.status, 403, "{action:?}: {answer:?}");
+        let inside_http2 = client::get(&here, authority, "localhost", &["h2"], "/x").await;
+        for answer in [plain, inside, inside_http2] {
+            assert_eq!(answer.status, 403, "{action:?} {trusted}: {answer:?}");
             let told = answer.headers["proxy-status"].to_str().unwrap();
             assert!(told.contains("proxy_loop_detected"), "{answer:?}");
         }
