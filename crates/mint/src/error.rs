@@ -11,7 +11,7 @@ pub enum MintError {
     #[error("cannot generate RSA keys of {0} bits: use 2048, 3072, 4096 or 8192")]
     RsaSize(u32),
     /// The signature algorithm does not fit the key.
-    #[error("a {key:?} key cannot sign with {algorithm:?}")]
+    #[error("a key of the kind {key} cannot sign with {algorithm:?}")]
     Algorithm {
         /// Kind of the key.
         key: crate::KeyType,
@@ -64,8 +64,8 @@ pub enum MintError {
     Leaf(&'static str),
     /// The CA has expired, so clients would refuse its certificates.
     #[error(
-        "the CA's certificate expired at {ended} (Unix time): create a new CA, and use the new CA \
-         instead"
+        "the CA's certificate expired at {}: create a new CA, and use the new CA instead",
+        lucarne_x509::time::display(ended.saturating_mul(1000))
     )]
     CaExpired {
         /// End of the CA's validity, in seconds since 1970.
@@ -73,6 +73,26 @@ pub enum MintError {
     },
     /// TLS cannot use the certificate or its key.
     #[cfg(feature = "store")]
-    #[error("TLS cannot use the certificate: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error("TLS cannot use the certificate: {}", tls_reason(.0))]
+    Tls(rustls::Error),
+}
+
+/// The error of TLS is not a source, because the text has its words already.
+#[cfg(feature = "store")]
+impl From<rustls::Error> for MintError {
+    fn from(error: rustls::Error) -> Self {
+        MintError::Tls(error)
+    }
+}
+
+/// Formats why TLS cannot use a certificate, with plain words for a key of another certificate.
+#[cfg(feature = "store")]
+fn tls_reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
+            "the private key does not belong to the certificate".to_owned()
+        }
+        rustls::Error::InvalidCertificate(_) => "the certificate cannot be read".to_owned(),
+        other => other.to_string(),
+    }
 }

@@ -40,4 +40,7 @@ pub use network::{Network, NetworkError, special};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
 pub use shown::without_secrets;
-pub use tls::{Trust, TrustError, Verifier, explain, shows_authority, tls_error, trusting};
+pub use tls::{
+    Trust, TrustError, Verifier, alert_name, explain, explain_client, shows_authority, tls_error,
+    trusting,
+};

@@ -7,7 +7,7 @@ mod trust;
 mod verifier;
 mod weak_rsa;
 
-pub use explain::{explain, shows_authority, tls_error};
+pub use explain::{alert_name, explain, explain_client, shows_authority, tls_error};
 pub use trust::{Trust, TrustError};
 pub use verifier::{Verifier, trusting};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lucarne_mint::store::Host;
-use lucarne_net::{explain, tls_error};
+use lucarne_net::{alert_name, explain, tls_error};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -155,6 +155,7 @@ pub(crate) fn body_failed(error: &hyper::Error) -> Option<Failure> {
 /// it rejects the client certificate.
 pub(crate) fn ended_by(alert: rustls::AlertDescription) -> Failure {
     Failure::Tls(format!(
-        "The server closed the connection with the TLS alert {alert:?}."
+        "The server closed the connection with the TLS alert {}.",
+        alert_name(alert)
     ))
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use http::HeaderValue;
 use lucarne_mint::store::{Host, HostError, Minted};
-use lucarne_net::tls_error;
+use lucarne_net::{alert_name, explain_client, tls_error};
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
 use tokio::io::AsyncWriteExt;
@@ -389,8 +389,9 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
             tracing::info!(
                 %client,
                 %host,
-                "the client does not trust the proxy's CA ({alert:?}): install the certificate \
-                 that GET /ca.pem gives, or forward the host by a rule (action: tunnel)"
+                "the client does not trust the proxy's CA (alert {}): install the certificate \
+                 that GET /ca.pem gives, or forward the host by a rule (action: tunnel)",
+                alert_name(*alert)
             );
         }
         Some(rustls::Error::PeerIncompatible(
@@ -404,6 +405,10 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
             "the client speaks neither TLS 1.2 nor TLS 1.3: forward the host by a rule \
              (action: tunnel)"
         ),
-        _ => tracing::info!(%client, %host, "the TLS handshake with the client failed: {error}"),
+        Some(other) => {
+            let why = explain_client(other);
+            tracing::info!(%client, %host, "the TLS handshake with the client failed: {why}");
+        }
+        None => tracing::info!(%client, %host, "the TLS handshake with the client failed: {error}"),
     }
 }

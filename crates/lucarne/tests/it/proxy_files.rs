@@ -139,7 +139,8 @@ fn files_that_do_not_fit_stop_the_start() {
     for list in ["certificates:\n  - ", "upstream:\n  certificates:\n    - "] {
         home.refused(
             &format!("{list}{{certificate: a.pem, key: other.pem}}\n"),
-            "other.pem: TLS cannot use the certificate: keys may not be consistent",
+            "other.pem: TLS cannot use the certificate: the private key does not belong to the \
+             certificate",
         );
         home.refused(
             &format!("{list}{{certificate: a.pem}}\n"),

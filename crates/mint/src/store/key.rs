@@ -22,6 +22,6 @@ pub struct StoreKey {
 impl fmt::Display for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ca = self.ca.to_string();
-        write!(f, "{} ({:?}, CA {})", self.host, self.key_type, &ca[..8])
+        write!(f, "{} ({}, CA {})", self.host, self.key_type, &ca[..8])
     }
 }

@@ -3,7 +3,9 @@
 use std::error::Error as StdError;
 use std::io;
 
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+use rustls::{
+    AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage, PeerIncompatible,
+};
 
 use super::verifier::KeyError;
 
@@ -45,18 +47,90 @@ pub fn explain(error: &Error) -> String {
              RFC 7627)"
                 .to_owned()
         }
-        Error::AlertReceived(alert) => {
-            format!("the server ended the TLS handshake with the alert {alert:?}")
-        }
         Error::InvalidMessage(
             InvalidMessage::HandshakePayloadTooLarge | InvalidMessage::CertificatePayloadTooLarge,
         ) => "the certificates of the server have more than 64 KiB together, which is the limit"
             .to_owned(),
         Error::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => OLD.to_owned(),
         Error::InvalidMessage(_) => NO_TLS.to_owned(),
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "the private key does not belong to the certificate".to_owned()
+        }
         Error::NoCertificatesPresented => "the server showed no certificate".to_owned(),
-        other => format!("the TLS handshake failed: {other}"),
+        other => {
+            of_peer(other, "server").unwrap_or_else(|| format!("the TLS handshake failed: {other}"))
+        }
     }
+}
+
+/// Describes why a TLS handshake with a client failed, as a clause without a full stop.
+pub fn explain_client(error: &Error) -> String {
+    of_peer(error, "client").unwrap_or_else(|| error.to_string())
+}
+
+/// Describes an error of the TLS protocol that `peer` caused; `None` for other errors.
+fn of_peer(error: &Error, peer: &str) -> Option<String> {
+    Some(match error {
+        Error::PeerIncompatible(why) => format!(
+            "the {peer} supports none of the required TLS settings ({})",
+            words(why, ' ')
+        ),
+        Error::PeerMisbehaved(why) => {
+            format!("the {peer} violates the TLS protocol ({})", words(why, ' '))
+        }
+        Error::InvalidMessage(why) => {
+            format!(
+                "the {peer} sent an invalid TLS message ({})",
+                words(why, ' ')
+            )
+        }
+        Error::AlertReceived(alert) => {
+            let name = alert_name(*alert);
+            format!("the {peer} ended the TLS handshake with the alert {name}")
+        }
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            format!("the {peer} sent a TLS message that is not allowed at this point")
+        }
+        Error::PeerSentOversizedRecord => {
+            format!("the {peer} sent a TLS record that is too long")
+        }
+        Error::DecryptError => format!("a TLS record of the {peer} cannot be decrypted"),
+        Error::NoApplicationProtocol => {
+            format!("the {peer} supports none of the offered protocols (ALPN)")
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the name of an alert in the registry of TLS: `certificate_required`.
+pub fn alert_name(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::UnrecognisedName => "unrecognized_name".to_owned(),
+        AlertDescription::Unknown(number) => number.to_string(),
+        named => words(&named, '_'),
+    }
+}
+
+/// Splits the name of a variant into words: `NoKxGroupsInCommon` becomes `no kx groups in common`.
+/// Fields of the variant are left out.
+fn words(variant: &impl std::fmt::Debug, separator: char) -> String {
+    let name = format!("{variant:?}");
+    let is_end = |letter: char| !letter.is_ascii_alphanumeric();
+    let name = name.split(is_end).next().unwrap_or_default();
+    let mut words = String::new();
+    let mut letters = name.chars().peekable();
+    let mut before: Option<char> = None;
+    while let Some(letter) = letters.next() {
+        let next_is_small = letters.peek().is_some_and(char::is_ascii_lowercase);
+        let begins = letter.is_ascii_uppercase()
+            && before.is_some_and(|before| !before.is_ascii_uppercase() || next_is_small);
+        if begins {
+            words.push(separator);
+        }
+        words.push(letter.to_ascii_lowercase());
+        before = Some(letter);
+    }
+    words
 }
 
 /// Returns whether a server showed the certificate of a CA (`CA:TRUE`), and was refused for this
@@ -76,8 +150,9 @@ fn certificate(error: &CertificateError) -> String {
         BadEncoding, BadSignature, Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext,
         NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext, Other, Revoked,
         UnhandledCriticalExtension, UnknownIssuer, UnsupportedSignatureAlgorithmContext,
+        UnsupportedSignatureAlgorithmForPublicKeyContext,
     };
-    let words = match error {
+    let text = match error {
         Expired | ExpiredContext { .. } => "the certificate has expired",
         NotValidYet | NotValidYetContext { .. } => {
             "the certificate is not valid yet: compare the clocks of this machine and of the server"
@@ -104,32 +179,47 @@ fn certificate(error: &CertificateError) -> String {
         UnsupportedSignatureAlgorithmContext { .. } => {
             "the certificate is signed by an algorithm that is not trusted, such as SHA-1"
         }
+        UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate is signed by an algorithm that does not fit the key of its CA"
+        }
         Other(other) => match (other.0.downcast_ref(), other.0.downcast_ref::<KeyError>()) {
             (Some(error), _) => return webpki(error),
             (_, Some(error)) => return error.to_string(),
             _ => return other.to_string(),
         },
-        other => return format!("the certificate is not valid: {other}"),
+        other => return format!("the certificate is not valid: {}", words(other, ' ')),
     };
-    words.to_owned()
+    text.to_owned()
 }
 
 fn webpki(error: &webpki::Error) -> String {
     use webpki::Error as E;
-    let words = match error {
+    let text = match error {
         E::CaUsedAsEndEntity => {
             "the certificate is that of a CA (CA:TRUE), and is not itself trusted"
         }
+        E::EndEntityUsedAsCa => {
+            "the certificate was issued by a certificate that is not that of a CA (CA:FALSE)"
+        }
         E::UnsupportedCertVersion => "the certificate has X.509 version 1, which has no host names",
         E::InvalidSerialNumber => "the certificate has an invalid serial number",
-        E::BadDer | E::TrailingData(_) | E::ExtensionValueInvalid | E::MalformedExtensions => {
-            "the certificate cannot be read"
-        }
+        E::BadDer
+        | E::TrailingData(_)
+        | E::ExtensionValueInvalid
+        | E::MalformedExtensions
+        | E::MalformedNameConstraint
+        | E::InvalidNetworkMaskConstraint => "the certificate cannot be read",
         E::NameConstraintViolation => "the CA may not issue certificates for this name",
         E::PathLenConstraintViolated => "the chain of certificates is longer than its CA allows",
-        other => return format!("the certificate is not valid: {other:?}"),
+        E::MaximumPathDepthExceeded
+        | E::MaximumPathBuildCallsExceeded
+        | E::MaximumSignatureChecksExceeded
+        | E::MaximumNameConstraintComparisonsExceeded => {
+            "the chain of certificates takes too long to verify"
+        }
+        other => return format!("the certificate is not valid: {}", words(other, ' ')),
     };
-    words.to_owned()
+    text.to_owned()
 }
 
 /// Formats the first names of a certificate from the format of rustls: `DnsName("a.example")`.
@@ -146,5 +236,64 @@ fn names(presented: &[String]) -> String {
     match presented.len().checked_sub(SHOWN) {
         Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
         _ => shown.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{OtherError, PeerMisbehaved};
+    use std::sync::Arc;
+
+    #[test]
+    fn names_of_the_library_become_words() {
+        let other = |error: webpki::Error| {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+        };
+        for (error, expected) in [
+            (
+                other(webpki::Error::EndEntityUsedAsCa),
+                "the certificate was issued by a certificate that is not that of a CA (CA:FALSE)",
+            ),
+            (
+                other(webpki::Error::MaximumPathDepthExceeded),
+                "the chain of certificates takes too long to verify",
+            ),
+            (
+                other(webpki::Error::UnsupportedNameType),
+                "the certificate is not valid: unsupported name type",
+            ),
+            (
+                CertificateError::InvalidOcspResponse.into(),
+                "the certificate is not valid: invalid ocsp response",
+            ),
+            (
+                PeerIncompatible::NoKxGroupsInCommon.into(),
+                "the server supports none of the required TLS settings (no kx groups in common)",
+            ),
+            (
+                PeerMisbehaved::SelectedUnofferedCipherSuite.into(),
+                "the server violates the TLS protocol (selected unoffered cipher suite)",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                "the server ended the TLS handshake with the alert unknown_ca",
+            ),
+        ] {
+            assert_eq!(explain(&error), expected);
+        }
+        assert_eq!(
+            explain_client(&PeerIncompatible::NoCipherSuitesInCommon.into()),
+            "the client supports none of the required TLS settings (no cipher suites in common)"
+        );
+        assert_eq!(
+            alert_name(AlertDescription::CertificateRequired),
+            "certificate_required"
+        );
+        assert_eq!(
+            alert_name(AlertDescription::UnknownPSKIdentity),
+            "unknown_psk_identity"
+        );
+        assert_eq!(alert_name(AlertDescription::Unknown(200)), "200");
     }
 }

@@ -9,6 +9,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 
+use super::explain;
+
 /// Trusted certificates of authorities and of servers.
 ///
 /// A server may present a trusted certificate itself, as with curl's `--cacert`: a self-signed
@@ -22,7 +24,7 @@ pub struct Trust {
 
 /// A certificate that cannot be trusted, because it cannot be parsed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("certificate {number} cannot be parsed: {error}")]
+#[error("certificate {number} cannot be parsed: {}", explain(error))]
 pub struct TrustError {
     /// Index of the certificate in the list, from 1.
     pub number: usize,

@@ -165,13 +165,13 @@ async fn a_server_that_wants_a_certificate_is_explained() {
     let ask = async || client::get(&rig, &authority, "localhost", &["http/1.1"], "/").await;
     let answer = ask().await;
     assert_eq!(answer.status, 502, "{answer:?}");
-    assert!(answer.body.contains("CertificateRequired"), "{answer:?}");
+    assert!(answer.body.contains("certificate_required"), "{answer:?}");
     assert!(answer.body.contains("upstream.certificates"), "{answer:?}");
     rig.proxy
         .replace_shown(&[shown("localhost", &others, "anna.test")]);
     let answer = ask().await;
     assert_eq!(answer.status, 502, "{answer:?}");
-    assert!(answer.body.contains("UnknownCA"), "{answer:?}");
+    assert!(answer.body.contains("unknown_ca"), "{answer:?}");
     rig.proxy
         .replace_shown(&[shown("localhost", &clients, "anna.test")]);
     assert!(ask().await.body.contains("anna.test"));
@@ -188,7 +188,7 @@ async fn a_server_of_http2_that_wants_a_certificate_is_explained() {
     let authority = format!("localhost:{}", origin.address.port());
     let answer = client::get(&rig, &authority, "localhost", &["h2"], "/").await;
     assert_eq!(answer.status, 502, "{answer:?}");
-    assert!(answer.body.contains("CertificateRequired"), "{answer:?}");
+    assert!(answer.body.contains("certificate_required"), "{answer:?}");
 }
 
 #[test]

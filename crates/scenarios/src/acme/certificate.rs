@@ -49,7 +49,7 @@ pub(super) enum CertificateError {
     NoAuthorityKey,
     #[error("the response has no certificate of the issuer")]
     NoIssuer,
-    #[error("the last certificate is not a valid CA certificate: {0}")]
+    #[error("the last certificate is not a valid CA certificate: {}", lucarne_net::explain(.0))]
     Issuer(#[source] rustls::Error),
     #[error("the chain cannot be verified: {}", lucarne_net::explain(.0))]
     Chain(#[source] rustls::Error),

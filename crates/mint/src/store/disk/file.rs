@@ -18,10 +18,23 @@ pub(super) enum FileError {
     Lacks(&'static str),
     #[error("the certificate was issued by another CA")]
     OtherCa,
-    #[error("the certificate cannot be verified for {host}: {source}")]
+    #[error("the certificate cannot be verified for {host}: {}", reason(source))]
     Unverified { host: Host, source: webpki::Error },
     #[error("the clock is before 1970")]
     Clock,
+}
+
+/// Formats why a certificate is not valid for its host.
+fn reason(error: &webpki::Error) -> &'static str {
+    use webpki::Error as E;
+    match error {
+        E::CertNotValidForName(_) => "it is for other names",
+        E::UnknownIssuer | E::InvalidSignatureForPublicKey => "its CA did not sign it",
+        E::CertExpired { .. } => "it has expired",
+        E::CertNotValidYet { .. } => "it is not valid yet",
+        E::RequiredEkuNotFoundContext(_) => "it is not meant for servers",
+        _ => "it cannot be read, or is not meant for servers",
+    }
 }
 
 pub(super) fn write(key: &StoreKey, minted: &Minted) -> String {

@@ -108,5 +108,7 @@ async fn a_certificate_lives_no_longer_than_its_ca() {
     hands.advance(Duration::from_secs(600));
     let ended = minter.certificate(&name).await.unwrap_err();
     assert!(matches!(ended, StoreError::Generate { .. }));
-    assert!(ended.to_string().contains("create a new CA"), "{ended}");
+    let date = lucarne_x509::time::display(soon.unix() * 1000);
+    let told = format!("expired at {date}: create a new CA");
+    assert!(ended.to_string().contains(&told), "{ended}");
 }
