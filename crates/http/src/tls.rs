@@ -49,18 +49,11 @@ pub enum TlsError {
     #[error("the key file cannot be read as a PEM private key: {0}")]
     Key(PemError),
     /// The certificate and the key do not match, or the key cannot be used.
-    #[error("the certificate and the key cannot be served: {}", lucarne_net::explain(.0))]
-    Pair(rustls::Error),
+    #[error("the certificate and the key cannot be served: {0}")]
+    Pair(#[from] rustls::Error),
     /// The first certificate cannot be parsed.
     #[error("the first certificate of the file cannot be read: {0}")]
     Leaf(#[from] lucarne_ct::DerError),
-}
-
-/// The error of rustls is not a source, because the text has its words already.
-impl From<rustls::Error> for TlsError {
-    fn from(error: rustls::Error) -> Self {
-        TlsError::Pair(error)
-    }
 }
 
 impl fmt::Debug for Tls {

@@ -3,9 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use rustls::{
-    AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage, PeerIncompatible,
-};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
 use super::verifier::KeyError;
 
@@ -53,9 +51,6 @@ pub fn explain(error: &Error) -> String {
             .to_owned(),
         Error::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => OLD.to_owned(),
         Error::InvalidMessage(_) => NO_TLS.to_owned(),
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            "the private key does not belong to the certificate".to_owned()
-        }
         Error::NoCertificatesPresented => "the server showed no certificate".to_owned(),
         other => {
             of_peer(other, "server").unwrap_or_else(|| format!("the TLS handshake failed: {other}"))

@@ -206,7 +206,11 @@ fn a_key_of_another_certificate_is_refused() {
     // Certificate and key are in one file.
     read(&format!("{key}{anna}"), &format!("{key}{anna}")).unwrap();
     for (certificate, key, why) in [
-        (&anna, &other, "keys may not be consistent"),
+        (
+            &anna,
+            &other,
+            "the private key does not belong to the certificate",
+        ),
         (&key, &key, "the text has no PEM certificate"),
         (&anna, &anna, "the text has no PRIVATE KEY"),
         (

@@ -329,7 +329,11 @@ fn own_certificates_without_their_key_are_refused() {
     let (certificate, key) = pem_of(&theirs, &["own.test"]);
     let (_, other) = pem_of(&theirs, &["own.test"]);
     for (certificate, key, why) in [
-        (&certificate, &other, "keys may not be consistent"),
+        (
+            &certificate,
+            &other,
+            "the private key does not belong to the certificate",
+        ),
         (&certificate, &certificate, "the text has no PRIVATE KEY"),
         (&key, &key, "the text has no PEM certificate"),
         (&String::new(), &key, "the text has no PEM certificate"),
