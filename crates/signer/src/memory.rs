@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use lucarne_ct::{CheckpointError, LogId, verify_checkpoint};
@@ -26,6 +26,17 @@ pub enum MemoryError {
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
+    },
+    /// Other users can write to the directory or to a file in it.
+    #[error(
+        "{path} is writable by all users of this machine (mode {mode:o}): they could replace the \
+         record of the last signature, so run: chmod go-w {path}"
+    )]
+    Exposed {
+        /// The file or directory.
+        path: PathBuf,
+        /// Permission bits of the file or directory.
+        mode: u32,
     },
     /// Another signer uses the directory.
     #[error("{0} is in use by another signer")]
@@ -77,6 +88,34 @@ fn at(path: &Path) -> impl Fn(io::Error) -> MemoryError {
     }
 }
 
+/// Permission bits of all users outside the group, and of the group, to write.
+const OTHERS_WRITE: u32 = 0o002;
+const GROUP_WRITES: u32 = 0o020;
+
+/// Returns the permission bits of a file or directory.
+pub(crate) fn mode(metadata: &fs::Metadata) -> u32 {
+    metadata.permissions().mode() & 0o7777
+}
+
+/// Refuses a file or directory that all users can write to. Warns if its group can write to it.
+fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), MemoryError> {
+    let mode = mode(metadata);
+    if mode & OTHERS_WRITE != 0 {
+        return Err(MemoryError::Exposed {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    if mode & GROUP_WRITES != 0 {
+        tracing::warn!(
+            "{path} is writable by its group (mode {mode:o}): members could replace the record of \
+             the last signature; run `chmod g-w {path}`",
+            path = path.display()
+        );
+    }
+    Ok(())
+}
+
 /// The directory with the memories of all logs of a signer, locked by this process.
 #[derive(Debug)]
 pub struct MemoryDirectory {
@@ -88,13 +127,14 @@ impl MemoryDirectory {
     /// Opens the directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If another process uses the directory, or the file system fails.
+    /// If all users can write to the directory, another process uses it, or the file system fails.
     pub fn open(path: &Path) -> Result<Self, MemoryError> {
         let mut make = fs::DirBuilder::new();
         make.recursive(true)
             .mode(0o700)
             .create(path)
             .map_err(at(path))?;
+        check_writers(path, &fs::metadata(path).map_err(at(path))?)?;
         let file = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -135,7 +175,7 @@ impl Memory {
     /// Reads the last signed note; `None` if nothing was signed.
     ///
     /// # Errors
-    /// If the memory is missing or damaged.
+    /// If the memory is missing or damaged, or all users can write to it.
     pub fn read(&self) -> Result<Option<(Head, Vec<u8>)>, MemoryError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -147,6 +187,8 @@ impl Memory {
             }
             Err(error) => return Err(at(&self.path)(error)),
         };
+        let metadata = fs::metadata(&self.path).map_err(at(&self.path))?;
+        check_writers(&self.path, &metadata)?;
         if bytes == self.nothing().as_bytes() {
             return Ok(None);
         }
@@ -303,6 +345,37 @@ mod tests {
             .adopt(sign(&key, ORIGIN).unwrap().as_bytes())
             .unwrap();
         assert_eq!(memory.read().unwrap().unwrap().0.timestamp_ms, 5);
+    }
+
+    #[test]
+    fn a_memory_that_all_users_can_change_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let permit = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (mode, accepted) in [
+            (0o777, false),
+            (0o1777, false),
+            (0o775, true),
+            (0o755, true),
+        ] {
+            permit(place.path(), mode);
+            let opened = MemoryDirectory::open(place.path());
+            assert_eq!(opened.is_ok(), accepted, "{mode:o}");
+            if let Err(refused) = opened {
+                let told = format!("(mode {mode:o}): they could replace");
+                assert!(refused.to_string().contains(&told), "{refused}");
+                assert!(refused.to_string().contains("run: chmod go-w"), "{refused}");
+            }
+        }
+        let directory = MemoryDirectory::open(place.path()).unwrap();
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let memory = memory(&directory, &key);
+        memory.first_use().unwrap();
+        permit(&memory.path, 0o666);
+        assert!(matches!(memory.read(), Err(MemoryError::Exposed { .. })));
+        permit(&memory.path, 0o600);
+        assert!(memory.read().unwrap().is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use lucarne_ct::LogId;
 use lucarne_x509::now_ms;
 
 use crate::guard::Head;
-use crate::memory::MemoryDirectory;
+use crate::memory::{MemoryDirectory, mode};
 use crate::seldom::Seldom;
 use crate::signing::{SignError, SigningLog};
 use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_signatures};
@@ -93,6 +93,14 @@ impl Server {
             path: path.to_owned(),
             source,
         })?;
+        if let Some(mode) = replaceable(path) {
+            tracing::warn!(
+                "the directory of the socket {} is writable by all users of this machine (mode \
+                 {mode:o}): they could replace the socket, and the log would stop; run `chmod o-w` \
+                 for the directory",
+                path.display()
+            );
+        }
         let logs: HashMap<_, _> = logs.into_iter().map(|log| (log.log_id(), log)).collect();
         Ok(Self {
             listener,
@@ -165,6 +173,19 @@ impl Server {
             tracing::error!(%error, "cannot start a thread for a connection");
         }
     }
+}
+
+/// Returns the permission bits of the socket's directory if all users can replace the socket. In a
+/// directory with the sticky bit, such as `/tmp`, only the owner can.
+fn replaceable(socket: &Path) -> Option<u32> {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let directory = match socket.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mode = mode(&fs::metadata(directory).ok()?);
+    (mode & (OTHERS_WRITE | STICKY) == OTHERS_WRITE).then_some(mode)
 }
 
 /// A slot for a connection. Dropping the value releases the slot.

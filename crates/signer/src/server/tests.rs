@@ -161,3 +161,13 @@ fn slow_and_many_peers_do_not_keep_it_from_others() {
         "{cut}"
     );
 }
+
+#[test]
+fn a_directory_that_all_users_can_change_is_reported() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("socket");
+    for (mode, expected) in [(0o777, Some(0o777)), (0o1777, None), (0o755, None)] {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(replaceable(&socket), expected, "{mode:o}");
+    }
+}
