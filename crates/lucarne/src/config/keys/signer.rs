@@ -29,7 +29,8 @@ pub(crate) static MEMORY: Key<Shape> = Key::new(
     Shape::Text,
     "required",
     "Directory of the signer's memory: the last signed checkpoint of each log, in a file whose \
-     name is the log ID. Only one signer can use it at a time.",
+     name is the log ID. Only one signer can use it at a time. The signer does not start if all \
+     users of the machine can write to the directory.",
 );
 
 pub(crate) static LOGS: Key<Shape> = Key::new(
