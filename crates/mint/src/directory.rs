@@ -96,7 +96,7 @@ impl CaDirectory {
             path: path.clone(),
             error,
         };
-        let text = fs::read_to_string(&path).map_err(failed)?;
+        let text = read(&path).map_err(failed)?;
         let mode = fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(CaDirectoryError::Exposed { path, mode });
@@ -106,7 +106,7 @@ impl CaDirectory {
                 .map_err(|error| CaDirectoryError::File { path, error });
         }
         let beside = self.certificate_file();
-        match fs::read_to_string(&beside) {
+        match read(&beside) {
             Ok(certificates) => {
                 let opened = Authority::from_pem(&format!("{text}\n{certificates}"));
                 opened.map_err(|error| CaDirectoryError::File {
@@ -215,6 +215,18 @@ fn is_about_key(error: &MintError) -> bool {
             | MintError::KeyCount { found: 0 }
             | MintError::PrivateKey(_)
     )
+}
+
+/// Reads a text file. Refuses a FIFO or a device, which could block the caller.
+fn read(path: &Path) -> io::Result<String> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return fs::read_to_string(path);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "expected a regular file, found a FIFO, a socket or a device",
+    ))
 }
 
 fn write(path: &Path, mode: u32, text: &str) -> io::Result<()> {
@@ -357,6 +369,20 @@ mod tests {
         fs::set_permissions(directory.key_file(), open).unwrap();
         let refused = directory.open_or_create(&options()).unwrap_err();
         assert!(refused.to_string().contains("chmod 600"), "{refused}");
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_a_file_does_not_block() {
+        for name in [KEY, CERTIFICATE] {
+            let (home, _) = of_others(Authority::certificate_pem);
+            let path = home.path().join(name);
+            fs::remove_file(&path).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(&path).status();
+            assert!(made.unwrap().success());
+            let refused = CaDirectory::at(home.path()).open().unwrap_err();
+            let told = format!("{}: expected a regular file", path.display());
+            assert!(refused.to_string().starts_with(&told), "{refused}");
+        }
     }
 
     #[test]

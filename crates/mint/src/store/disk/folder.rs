@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use super::lock::{Lock, STRIPES};
-use super::private::{private_directory, private_file};
+use super::private::{open_regular, private_directory, private_file};
 use super::{OpenError, file};
 use crate::pem;
 use crate::store::minted::CertificateFields;
@@ -62,8 +62,8 @@ impl Folder {
     /// Checks that locks can be taken, and thus that the directory is writable.
     pub(super) fn check(&self) -> io::Result<()> {
         let locks = self.directory.join(LOCKS);
-        let locked = private_directory(&locks).and_then(|()| Lock::try_take(&locks.join("00")));
-        locked.map(drop).map_err(|error| saying(&locks, error))
+        private_directory(&locks).map_err(|error| saying(&locks, error))?;
+        Lock::try_take(&locks.join("00")).map(drop)
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -95,7 +95,7 @@ impl Folder {
     pub(super) fn read(&self, key: &StoreKey) -> io::Result<Option<String>> {
         let path = self.path(key);
         let said = |error| saying(&path, error);
-        let file = match File::open(&path) {
+        let file = match open_regular(File::options().read(true), &path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(said(error)),
@@ -236,7 +236,7 @@ fn gone(error: &io::Error) -> bool {
 /// file has a wrong modification time; this function corrects it.
 fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     let mut text = Vec::new();
-    let file = File::open(path).ok()?;
+    let file = open_regular(File::options().read(true), path).ok()?;
     file.take(MAX_FILE).read_to_end(&mut text).ok()?;
     let blocks = pem::blocks(&text).into_iter();
     let mut certificates = blocks.filter(|block| block.label == "CERTIFICATE");
@@ -251,8 +251,10 @@ fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     Some(modified(path).unwrap_or(ends))
 }
 
+/// Returns the modification time of a regular file; `None` for everything else.
 fn modified(path: &Path) -> Option<SystemTime> {
-    fs::symlink_metadata(path).ok()?.modified().ok()
+    let metadata = fs::symlink_metadata(path).ok()?;
+    metadata.is_file().then(|| metadata.modified().ok())?
 }
 
 /// Returns the time of the last write to an unfinished file. Its modification time may already be

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::Instant;
 
-use super::private::private_file;
+use super::private::{open_regular, private_file};
 
 /// Number of lock files. Keys share lock files, so that the number of files does not grow with the
 /// hosts.
@@ -61,5 +61,6 @@ impl Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    private_file().create(true).truncate(false).open(path)
+    open_regular(private_file().create(true).truncate(false), path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }

@@ -330,6 +330,47 @@ async fn a_directory_that_cannot_be_written_to_is_used_as_it_is() {
     assert_eq!(store.stats().generated, 1);
 }
 
+/// Entries in the store that are not regular files neither block the store nor remain unmentioned.
+#[tokio::test]
+async fn only_regular_files_are_opened() {
+    let home = Home::new();
+    let store = home.store();
+    let minter = home.minter(store.clone());
+    minter.certificate(&host("a.example")).await.unwrap();
+    let file = home.files().remove(0);
+    let within = async |minter: &Minter| {
+        let name = host("a.example");
+        let fetched = tokio::time::timeout(EVENT_TIMEOUT, minter.certificate(&name)).await;
+        fetched.expect("the store does not wait").unwrap();
+    };
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    within(&minter).await;
+    let problem = store.problem().unwrap();
+    assert!(problem.contains(&file.display().to_string()), "{problem}");
+
+    fs::remove_dir(&file).unwrap();
+    fifo(&file);
+    store.sweep();
+    assert!(file.exists(), "the sweep ignores the FIFO");
+    // The certificate replaces the FIFO.
+    within(&minter).await;
+    assert_eq!(store.problem(), None);
+    assert!(fs::symlink_metadata(&file).unwrap().is_file());
+
+    let lock = home.path.join("locks").join("00");
+    let _ = fs::remove_file(&lock); // the first certificate may have another lock
+    fifo(&lock);
+    let problem = home.store().problem().unwrap();
+    let told = "locks/00: expected a regular file, found a FIFO: remove the FIFO";
+    assert!(problem.ends_with(told), "{problem}");
+}
+
+fn fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
 /// `cp -r` sets the modification time of files to the time of the copy.
 #[tokio::test]
 async fn a_copied_certificate_outlives_the_sweep() {
