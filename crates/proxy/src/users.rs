@@ -73,6 +73,13 @@ pub enum UsersError {
          (bcrypt)"
     )]
     Hash(usize, &'static str),
+    /// The password begins like a hash of an unknown kind. The text does not contain its beginning,
+    /// which may be a part of a plain password.
+    #[error(
+        "line {0} begins like a hash of an unsupported kind (`$…$` or `{{…}}`): create the hash of \
+         the password with `htpasswd -B` (bcrypt), also for a plain password that begins so"
+    )]
+    Marker(usize),
     /// The hash cannot be parsed.
     #[error(
         "line {0} has a hash that is truncated or malformed: recreate the hash with `htpasswd -B`"
@@ -94,7 +101,8 @@ pub enum UsersError {
 
 impl Users {
     /// Parses lines in the format of `htpasswd`: `user:$2y$…` (bcrypt, `-B`), `user:{SHA}…` (`-s`),
-    /// or `user:password`. Empty lines and lines that begin with `#` are ignored.
+    /// or `user:password`. Empty lines and lines that begin with `#` are ignored. A plain password
+    /// must not begin like a hash (`$…$`, `{…}`).
     ///
     /// # Errors
     /// If a line is invalid, if there is no user, or if the system provides no random bytes.
@@ -244,7 +252,9 @@ impl User {
 
 impl Secret {
     fn parse(text: &str, line: usize) -> Result<Self, UsersError> {
-        if let Some(hash) = text.strip_prefix("{SHA}") {
+        let sha = text.split_at_checked("{SHA}".len());
+        // Names of schemes are not case-sensitive (RFC 2307, section 5.3).
+        if let Some((_, hash)) = sha.filter(|(kind, _)| kind.eq_ignore_ascii_case("{SHA}")) {
             let hash = base64_simd::STANDARD.decode_to_vec(hash.trim_end());
             let hash = hash.ok().filter(|hash| hash.len() == 20);
             return hash.map(Secret::Sha1).ok_or(UsersError::Malformed(line));
@@ -280,6 +290,9 @@ impl Secret {
                 return Err(UsersError::Hash(line, name));
             }
         }
+        if begins_like_hash(text) {
+            return Err(UsersError::Marker(line));
+        }
         Ok(Secret::Plain(sha256(&[text.as_bytes()])))
     }
 
@@ -302,6 +315,18 @@ impl Secret {
             Secret::Bcrypt(..) => false,
         }
     }
+}
+
+/// Returns whether a password begins like a hash: with `$id$` (crypt and PHC format) or with
+/// `{SCHEME}` (RFC 2307). The hash itself must not become a valid password.
+fn begins_like_hash(text: &str) -> bool {
+    let marked = match text.as_bytes().first() {
+        Some(b'$') => text[1..].split_once('$'),
+        Some(b'{') => text[1..].split_once('}'),
+        _ => None,
+    };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.,=/".contains(letter);
+    marked.is_some_and(|(name, _)| !name.is_empty() && name.chars().all(is_name))
 }
 
 /// Parses user name and password from a `Basic` header.
@@ -491,6 +516,28 @@ mod tests {
         assert_eq!(error("ann:$apr1$x$y"), UsersError::Hash(1, "MD5"));
         assert_eq!(error("ann:$1$x$y"), UsersError::Hash(1, "MD5 crypt"));
         assert_eq!(error("ann:{SSHA}AAAA"), UsersError::Hash(1, "salted SHA"));
+        for unknown in [
+            "$2$x",
+            "$P$Bxyz",
+            "$sha1$480000$salt$hash",
+            "$md5,rounds=904$salt$$hash",
+            "$pbkdf2-sha256$29000$salt$hash",
+            "$gy$j9T$salt$hash",
+            "{ssha}AAAA",
+            "{SASL}ann@example",
+            "{BLF-CRYPT}$2y$05$x",
+        ] {
+            let line = format!("bob:x\nann:{unknown}");
+            assert_eq!(error(&line), UsersError::Marker(2), "{unknown}");
+        }
+        let told = error("ann:$hunter2$x").to_string();
+        assert!(
+            told.contains("htpasswd -B") && !told.contains("hunter2"),
+            "{told}"
+        );
+        for plain in ["$", "$5.00", "$$x", "$a b$", "{}", "{a b}", "{x", "x$1$y"] {
+            assert!(Users::parse(&format!("ann:{plain}")).is_ok(), "{plain}");
+        }
         assert_eq!(error("ann:x\nbob:y\nann:z"), UsersError::Repeated(3));
         assert_eq!(error("ann:{SHA}AAAA"), UsersError::Malformed(1));
         assert_eq!(error("ann:$2y$10$short"), UsersError::Malformed(1));

@@ -188,7 +188,8 @@ pub(crate) static USERS: Key<Shape> = Key::new(
     "users",
     Shape::Text,
     "all clients",
-    "file of users: lines `name:password`, `name:$2y$…` (`htpasswd -B`), `name:{SHA}…`",
+    "file of users: lines `name:password`, `name:$2y$…` (`htpasswd -B`), `name:{SHA}…`; other \
+     passwords that begin with `$…$` or `{…}` are refused",
 )
 .beside("`--users`");
 
