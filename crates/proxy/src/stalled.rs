@@ -2,8 +2,8 @@
 //!
 //! hyper does not poll a body while the receiver gives its stream no window. Therefore the timer of
 //! [`Timed`](crate::timed_body::Timed) does not run, and the connection itself works. Over HTTP/1,
-//! the kernel closes such a connection (`TCP_USER_TIMEOUT`). This module gives up the stream after
-//! the same time, and keeps the connection for the other streams.
+//! the kernel closes a connection in this state (`TCP_USER_TIMEOUT`). This module gives up the
+//! stream after the same time, and keeps the connection for the other streams.
 
 use std::cell::Cell;
 use std::pin::pin;

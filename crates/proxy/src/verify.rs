@@ -253,7 +253,7 @@ impl ServerCertVerifier for InsecureVerifier {
     ) -> Verified {
         let verification = &self.verification;
         verification.observe(leaf, intermediates, name, ocsp);
-        // A second check of the host, in case that a caller used this verifier for another host.
+        // A second check of the host, in case a caller uses this verifier for another host.
         if host_of(name).is_some_and(|host| verification.is_insecure(&host)) {
             return Ok(ServerCertVerified::assertion());
         }

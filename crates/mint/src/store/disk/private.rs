@@ -29,7 +29,7 @@ pub(super) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result
     let opened = options
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(path);
-    // A FIFO without a reader and a socket cannot be opened, and the error does not name the reason.
+    // A FIFO without a reader and a socket cannot be opened. The error does not name the reason.
     let found = match &opened {
         Ok(file) => file.metadata(),
         Err(_) => fs::metadata(path),
