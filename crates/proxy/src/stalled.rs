@@ -99,7 +99,7 @@ async fn limited<F: Future>(task: F, idle: Duration) {
             BodyEvent::None | BodyEvent::Waiting => return Poll::Pending,
             BodyEvent::Frame => {
                 alarm.as_mut().reset(Instant::now() + idle);
-                SENDING.set(BodyEvent::Blocked);
+                SENDING.with(|sending| sending.set(BodyEvent::Blocked));
             }
             BodyEvent::Blocked => {}
         }
