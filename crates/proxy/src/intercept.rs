@@ -315,13 +315,15 @@ async fn choose(
         return choice(known || !offer.http1, None);
     }
     let over_link = match server {
-        Some(link) => core.upstream.connect_over(link, route, true).await.ok(),
+        Some(link) => Some(core.upstream.connect_over(link, route, true).await),
         None => None,
     };
     let connected = match over_link {
-        Some(connection) => Ok(connection),
         // The server may have closed the link while the client was silent.
-        None => core.upstream.connect(route, true, via).await,
+        None | Some(Err(Failure::Closed(_) | Failure::Tls(_))) => {
+            core.upstream.connect(route, true, via).await
+        }
+        Some(connected) => connected,
     };
     match connected {
         Ok(Connection::Http2(sender)) => {
