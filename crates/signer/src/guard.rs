@@ -26,6 +26,12 @@ pub struct Head {
     pub timestamp_ms: u64,
 }
 
+/// Formats Unix milliseconds as `2026-07-01T00:00:00.123Z`.
+fn date(ms: u64) -> String {
+    let seconds = lucarne_x509::time::display(i64::try_from(ms).unwrap_or(i64::MAX));
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms % 1000)
+}
+
 /// The reasons for a refusal. Each is evidence of a fault, of an old copy of the log, or of an
 /// attempted fork.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +82,11 @@ pub enum Refusal {
         problem: ProofError,
     },
     /// The timestamp is not later than the last signed timestamp.
-    #[error("requested the timestamp {to}, after {from} was signed: timestamps never go back")]
+    #[error(
+        "requested the timestamp {}, after {} was signed: timestamps never go back",
+        date(*to),
+        date(*from)
+    )]
     Earlier {
         /// The last signed timestamp.
         from: u64,
@@ -85,8 +95,8 @@ pub enum Refusal {
     },
     /// The timestamp is in the future.
     #[error(
-        "requested the timestamp {to_ms}, which is {} s ahead of the signer's clock: one of the \
-         clocks is wrong", (to_ms - now_ms) / 1000
+        "requested the timestamp {}, which is {} s ahead of the signer's clock: one of the \
+         clocks is wrong", date(*to_ms), (to_ms - now_ms) / 1000
     )]
     Ahead {
         /// The requested timestamp.

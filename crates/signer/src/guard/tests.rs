@@ -97,6 +97,11 @@ fn timestamps_neither_go_back_nor_ahead() {
     for earlier in [NOW, NOW - 1, 0] {
         assert!(matches!(at(earlier), Err(Refusal::Earlier { .. })));
     }
+    assert_eq!(
+        at(NOW - 1).unwrap_err().to_string(),
+        "requested the timestamp 2027-01-15T07:59:59.999Z, after 2027-01-15T08:00:00.000Z was \
+         signed: timestamps never go back"
+    );
     at(NOW + 1).unwrap();
     at(NOW + AHEAD_MS).unwrap();
     for ahead in [NOW + AHEAD_MS + 1, u64::MAX] {
