@@ -12,6 +12,7 @@ mod day;
 mod endpoint;
 mod floor;
 mod fsck;
+mod http2;
 mod instances;
 mod large;
 mod load;

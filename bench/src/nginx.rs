@@ -28,8 +28,8 @@ pub(crate) struct CertificateFiles {
     pub(crate) key: PathBuf,
 }
 
-/// Serves `data` as `docs/how-to/nginx.md` describes, in one process on one core; over TLS with a
-/// certificate.
+/// Serves `data` as `docs/how-to/nginx.md` describes, in one process on one core; over TLS, also
+/// with HTTP/2, if there is a certificate.
 pub(crate) fn start(
     data: &Path,
     scratch: &Path,
@@ -66,7 +66,7 @@ fn configuration(
         Some(files) => {
             let (certificate, key) = (files.certificate.display(), files.key.display());
             let files = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
-            (" ssl", files)
+            (" ssl http2", files)
         }
     };
     // The best case for nginx: no log, no limits on keep-alive connections, and immutable files

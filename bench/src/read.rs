@@ -1,6 +1,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use lucarne_load::http::Version;
 use lucarne_mint::{CaDirectory, LeafOptions, pem};
 use lucarne_testkit::{LogUnderTest, Server, usage};
 
@@ -10,6 +11,7 @@ use crate::{
     chains::{Issuer, Store},
     connection::Pieces,
     endpoint::Endpoint,
+    http2,
     load::{self, Arrivals, Plan, Requests},
     nginx::{self, CertificateFiles, Nginx},
     table::{Row, print},
@@ -17,7 +19,7 @@ use crate::{
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Number of keep-alive HTTP/1.1 connections
+    /// Number of keep-alive connections, with one request at a time on each
     #[arg(long, default_value_t = 64)]
     connections: usize,
     /// Duration of each measurement in seconds, per server, resource and round
@@ -48,6 +50,7 @@ struct Target {
     pid: u32,
     endpoint: Endpoint,
     prefix: &'static str,
+    version: Version,
 }
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
@@ -69,12 +72,16 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         }
         let nginx = nginx::start(&log.data(), log.path(), None, common.server_core)?;
         let endpoint = Endpoint::from(log.address());
-        rows.extend(beside(&server, endpoint, nginx.as_ref(), options)?);
+        let nginx = nginx.as_ref();
+        rows.extend(beside(&server, endpoint, nginx, options, Version::Http1)?);
     }
     let (server, endpoint) = start_https(&log)?;
     let files = certificate(&log)?;
     let nginx = nginx::start(&log.data(), log.path(), Some(&files), common.server_core)?;
-    rows.extend(beside(&server, endpoint, nginx.as_ref(), options)?);
+    for version in [Version::Http1, Version::Http2] {
+        let endpoint = endpoint.clone();
+        rows.extend(beside(&server, endpoint, nginx.as_ref(), options, version)?);
+    }
     let title = format!(
         "CPU per request, {} connections, median of {} rounds taken in turn",
         options.connections, options.rounds
@@ -104,14 +111,19 @@ fn beside(
     endpoint: Endpoint,
     nginx: Option<&Nginx>,
     options: &Options,
+    version: Version,
 ) -> Result<Vec<Row>> {
     let tls = endpoint.tls.clone();
-    let scheme = endpoint.scheme().to_uppercase();
+    let protocol = match version {
+        Version::Http1 => endpoint.scheme().to_uppercase(),
+        Version::Http2 => version.name().to_owned(),
+    };
     let mut targets = vec![Target {
         name: "lucarne",
         pid: server.pid(),
         endpoint,
         prefix: "/test/",
+        version,
     }];
     targets.extend(nginx.map(|nginx| Target {
         name: "nginx",
@@ -121,6 +133,7 @@ fn beside(
             tls,
         },
         prefix: "/",
+        version,
     }));
     let mut rows = Vec::new();
     for (what, path) in RESOURCES {
@@ -132,7 +145,7 @@ fn beside(
             }
         }
         let costs: Vec<f64> = costs.iter().map(|costs| median(costs)).collect();
-        let what = format!("{what} over {scheme} ({size} bytes)");
+        let what = format!("{what} over {protocol} ({size} bytes)");
         let mut figure: Vec<String> = targets
             .iter()
             .zip(&costs)
@@ -175,6 +188,7 @@ fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> 
                 pid: server.pid(),
                 endpoint: log.address().into(),
                 prefix: "/test/",
+                version: Version::Http1,
             };
             for ((_, path), costs) in RESOURCES.iter().zip(&mut costs) {
                 costs[turn].push(measure(&target, path, options)?);
@@ -233,7 +247,6 @@ fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
 
 /// Measures the CPU per request, in microseconds.
 fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
-    let mut request = Get::new(target, path);
     let plan = Plan {
         connections: options.connections,
         arrivals: Arrivals::Closed,
@@ -241,17 +254,37 @@ fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
         duration: Duration::from_secs_f64(options.duration),
     };
     let mut marks = Vec::new();
-    let outcome = load::run(target.endpoint.clone(), &plan, &mut request, &mut || {
+    let mut mark = || {
         marks.push(usage(target.pid)?.cpu_us);
         Ok(())
-    })?;
+    };
+    let answered = match target.version {
+        Version::Http1 => answered(target, path, &plan, &mut mark)?,
+        Version::Http2 => {
+            let (scheme, address) = (target.endpoint.scheme(), target.endpoint.address);
+            let path = format!("{}{path}", target.prefix);
+            http2::run(&format!("{scheme}://{address}"), &path, &plan, &mut mark)?
+        }
+    };
+    Ok((marks[1] - marks[0]) as f64 / answered.max(1) as f64)
+}
+
+/// Returns the number of responses over HTTP/1.1.
+fn answered(
+    target: &Target,
+    path: &str,
+    plan: &Plan,
+    mark: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let mut request = Get::new(target, path);
+    let outcome = load::run(target.endpoint.clone(), plan, &mut request, mark)?;
     let failures = &outcome.failures;
     ensure!(
         failures.is_empty(),
         "requests for {path} to {} failed: {failures:?}",
         target.name
     );
-    Ok((marks[1] - marks[0]) as f64 / outcome.answered.max(1) as f64)
+    Ok(outcome.answered)
 }
 
 fn median(values: &[f64]) -> f64 {

@@ -221,9 +221,10 @@ impl PosixAssets {
 impl Assets for PosixAssets {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError> {
         self.blocking(&self.rounds, move |d| {
-            d.writable()?.publisher.recovering(false);
+            d.writable()?.still_there()?;
+            d.publisher.recovering(false);
             d.journal.append(new_size, &record)?;
-            d.confirm_published()
+            d.publisher.confirm_checkpoint()
         })
         .await
     }
@@ -258,8 +259,11 @@ impl Assets for PosixAssets {
     }
 
     async fn confirm_published(&self) -> Result<(), AssetError> {
-        self.blocking(&self.rounds, Directory::confirm_published)
-            .await
+        self.blocking(&self.rounds, |d| {
+            d.still_there()?;
+            d.publisher.confirm_checkpoint()
+        })
+        .await
     }
 
     fn others(&self) -> Option<String> {

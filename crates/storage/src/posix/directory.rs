@@ -77,12 +77,6 @@ impl Directory {
         released.map_err(|e| AssetError::io("release", self.path.display().to_string(), e))
     }
 
-    /// Fails if another process has replaced the directory or its checkpoint.
-    pub(super) fn confirm_published(&self) -> Result<(), AssetError> {
-        self.still_there()?;
-        self.publisher.confirm_checkpoint()
-    }
-
     /// Fails if the path no longer leads to the open directory, or its lock file is no longer the
     /// locked file. Otherwise, rounds would be written to a directory that no process finds again,
     /// and another process could start the same log a second time.

@@ -29,7 +29,11 @@ pub(crate) fn open(directory: &TempDir) -> PosixAssets {
 }
 
 fn asset(path: &str, bytes: &str) -> Vec<Asset> {
-    vec![Asset::new(path, bytes.to_owned(), AssetKind::HashTile)]
+    let kind = match path {
+        "checkpoint" => AssetKind::Checkpoint,
+        _ => AssetKind::HashTile,
+    };
+    vec![Asset::new(path, bytes.to_owned(), kind)]
 }
 
 fn journal(directory: &Path) -> PathBuf {
