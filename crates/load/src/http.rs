@@ -14,6 +14,8 @@
 //!   connection that had been idle for a second was closed by the server's cleanup. Any other
 //!   connection broke under load, and is counted. The second attempt has its own connection and is
 //!   the last.
+//! - A request whose stream the server resets (HTTP/2), or whose connection ends with an error code
+//!   in GOAWAY, is a failure and is not repeated.
 //! - A response is complete or it is a failure; malformed responses are never interpreted. Failures
 //!   have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading uses the thread's buffer.

@@ -121,6 +121,14 @@ pub enum ThresholdProblem {
         /// All metrics of the run.
         known: String,
     },
+    /// The tag `scenario` names no scenario of the run.
+    #[error("there is no scenario `{name}`; expected one of {known}")]
+    Scenario {
+        /// Value of the tag.
+        name: String,
+        /// Names of all scenarios of the run.
+        known: String,
+    },
     /// The bound has a unit, but is not a duration.
     #[error("only durations have a unit: write the number alone")]
     Unit,

@@ -17,6 +17,7 @@
 //! | [`tls`] | TLS handshakes |
 //! | [`proxy`] | requests through an intercepting proxy |
 //! | `content_coding`, `random`, `interned` | content codings, random choices, names from plans |
+//! | `url_characters` | characters that paths and queries can contain |
 
 pub mod acme;
 pub mod connection_options;
@@ -32,5 +33,6 @@ pub mod rest;
 mod retry_after;
 pub mod s3;
 pub mod tls;
+mod url_characters;
 
 pub use registry::{keys, scenario, scenarios};

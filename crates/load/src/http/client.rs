@@ -50,6 +50,13 @@ fn had_gone(failure: &Failure, record: &Record) -> bool {
     failure.kind == kind::RESET && record.bytes_in == 0
 }
 
+/// Returns whether the connection of a request over HTTP/2 can serve another request.
+fn is_usable(outcome: &Result<(), Failure>) -> bool {
+    let usable = [kind::STREAM_RESET, kind::BODY, kind::REQUEST];
+    let failure = outcome.as_ref().err();
+    failure.is_none_or(|failure| usable.contains(&failure.kind))
+}
+
 /// Returns the reason why a connection had ended after this idle time.
 fn reason(idle: Duration) -> Resent {
     if idle >= IDLE {
@@ -211,7 +218,7 @@ impl Client {
             {
                 Err(failure) if had_gone(&failure, record) => record.again(reason(idle)),
                 outcome => {
-                    self.kept = Some(Kept::new(Connection::Http2(connection)));
+                    self.keep(connection, &outcome);
                     return outcome;
                 }
             }
@@ -222,8 +229,15 @@ impl Client {
             .exchange(request, &self.endpoint, token, record)
             .await;
         if self.options.keepalive {
-            self.kept = Some(Kept::new(Connection::Http2(connection)));
+            self.keep(connection, &outcome);
         }
         outcome
+    }
+
+    /// Keeps a connection of HTTP/2 if it can serve another request.
+    fn keep(&mut self, connection: Http2, outcome: &Result<(), Failure>) {
+        if is_usable(outcome) {
+            self.kept = Some(Kept::new(Connection::Http2(connection)));
+        }
     }
 }

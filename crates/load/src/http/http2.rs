@@ -1,20 +1,24 @@
 //! HTTP/2 on one connection, by hyper.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use h2::Reason;
 use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::exchange::Record;
+use super::options::WITHOUT_HTTP2;
 use super::stream::Stream;
 use super::{Body, Endpoint, Headers, Request, kind};
 use crate::Failure;
@@ -22,16 +26,22 @@ use crate::Failure;
 /// The detail of a failed body whose stream was reset with NO_ERROR.
 const CUT_OFF: &str = "the server reset the stream before the end of the body";
 
+/// Maximum time from the failure of a request to the end of its connection.
+const CLOSING: Duration = Duration::from_millis(100);
+
 /// A connection; closed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Http2 {
     sender: SendRequest<Payload>,
-    task: AbortHandle,
+    /// `None` after a failed request has taken the result.
+    task: Option<JoinHandle<hyper::Result<()>>>,
 }
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -44,11 +54,7 @@ impl Http2 {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(&error, false))?;
-        let task = tokio::spawn(async move {
-            // Requests report the errors of the connection.
-            let _ = connection.await;
-        });
-        let task = task.abort_handle();
+        let task = Some(tokio::spawn(connection));
         Ok(Self { sender, task })
     }
 
@@ -73,7 +79,10 @@ impl Http2 {
             self.sender.ready().await?;
             self.sender.send_request(request).await
         };
-        let answer = answer.await.map_err(|error| failed(&error, false))?;
+        let answer = match answer.await {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.failure(&error, false).await),
+        };
         let first = Instant::now();
         record.first = Some(first);
         record.sent = Some(taken.get().copied().unwrap_or(first).min(first));
@@ -84,34 +93,60 @@ impl Http2 {
         record.answer.status = head.status.as_u16();
         record.answer.headers = lines(&head.headers);
         record.answer.keep = true;
-        read(body, record).await
+        self.read(body, record).await
     }
-}
 
-async fn read(mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
-    let most = record.answer.max_body();
-    let announced = body.size_hint().lower().min(256 << 10);
-    record.answer.body.reserve(announced as usize);
-    loop {
-        let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
-        let Some(frame) = frame.await else {
-            // hyper ends a body without an error if its stream is reset with NO_ERROR, although
-            // the rest of the body may be missing.
-            return if body.is_end_stream() {
-                Ok(())
-            } else {
-                Err(Failure::new(kind::BODY, CUT_OFF))
+    async fn read(&mut self, mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
+        let most = record.answer.max_body();
+        let announced = body.size_hint().lower().min(256 << 10);
+        record.answer.body.reserve(announced as usize);
+        loop {
+            let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+            let Some(frame) = frame.await else {
+                // hyper ends a body without an error if its stream is reset with NO_ERROR,
+                // although the rest of the body may be missing.
+                return if body.is_end_stream() {
+                    Ok(())
+                } else {
+                    Err(Failure::new(kind::BODY, CUT_OFF))
+                };
             };
-        };
-        let frame = frame.map_err(|error| failed(&error, true))?;
-        let Ok(data) = frame.into_data() else {
-            continue; // trailers
-        };
-        record.bytes_in += data.len() as u64;
-        if data.len() > most - record.answer.body.len() {
-            return Err(record.answer.too_long());
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return Err(self.failure(&error, true).await),
+            };
+            let Ok(data) = frame.into_data() else {
+                continue; // trailers
+            };
+            record.bytes_in += data.len() as u64;
+            if data.len() > most - record.answer.body.len() {
+                return Err(record.answer.too_long());
+            }
+            record.answer.body.extend_from_slice(&data);
         }
-        record.answer.body.extend_from_slice(&data);
+    }
+
+    /// Returns the failure of a request whose connection or stream had this error.
+    async fn failure(&mut self, error: &hyper::Error, in_body: bool) -> Failure {
+        let has_code = |error: &h2::Error| error.is_reset() || error.is_go_away();
+        if h2_error(error).is_some_and(has_code) {
+            return failed(error, in_body);
+        }
+        // h2 reports the end of a connection to its streams, but the code of an earlier GOAWAY only
+        // to the connection.
+        let end = self.end().await;
+        failed(end.as_ref().unwrap_or(error), in_body)
+    }
+
+    /// Waits for the end of a failed connection. Returns its error if a side sent GOAWAY.
+    async fn end(&mut self) -> Option<hyper::Error> {
+        let mut task = self.task.take()?;
+        let ended = timeout(CLOSING, &mut task).await;
+        task.abort();
+        let error = ended.ok()?.ok()?.err()?;
+        h2_error(&error)
+            .is_some_and(h2::Error::is_go_away)
+            .then_some(error)
     }
 }
 
@@ -181,8 +216,56 @@ fn lines(headers: &HeaderMap) -> Headers {
 }
 
 fn failed(error: &hyper::Error, in_body: bool) -> Failure {
-    use std::error::Error as _;
-    // hyper's text is "http2 error", and its cause has the details.
+    let (kind, detail) = match h2_error(error) {
+        Some(cause) => kind_of(cause),
+        None => (kind::RESET, in_words(error)),
+    };
+    Failure::new(if in_body { kind::BODY } else { kind }, detail)
+}
+
+/// Returns the kind and the details of an error of HTTP/2.
+fn kind_of(cause: &h2::Error) -> (&'static str, String) {
+    let code = cause.reason().unwrap_or(Reason::NO_ERROR);
+    let (kind, detail) = match (cause.is_remote(), cause.is_reset()) {
+        (true, true) => (
+            kind::STREAM_RESET,
+            format!("the server reset the stream ({code:?}): {cause}"),
+        ),
+        // The server has not processed the request, and closes the connection.
+        (true, false) if code == Reason::NO_ERROR => (
+            kind::RESET,
+            "the server closed the connection (GOAWAY) without processing the request".to_owned(),
+        ),
+        (true, false) => (
+            kind::GOAWAY,
+            format!("the server ended the connection with GOAWAY ({code:?}): {cause}"),
+        ),
+        (false, _) if cause.is_library() && code == Reason::FRAME_SIZE_ERROR => (
+            kind::PROTOCOL,
+            format!("the response is not HTTP/2 ({cause}): {WITHOUT_HTTP2}"),
+        ),
+        (false, _) if cause.is_library() => (kind::PROTOCOL, cause.to_string()),
+        (false, _) => (kind::RESET, cause.to_string()),
+    };
+    if code == Reason::HTTP_1_1_REQUIRED {
+        return (kind, format!("{detail}: {WITHOUT_HTTP2}"));
+    }
+    (kind, detail)
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(found) = cause.downcast_ref() {
+            return Some(found);
+        }
+        source = cause.source();
+    }
+    None
+}
+
+/// Formats the error with its causes.
+fn in_words(error: &hyper::Error) -> String {
     let mut detail = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -192,14 +275,7 @@ fn failed(error: &hyper::Error, in_body: bool) -> Failure {
         }
         source = cause.source();
     }
-    let kind = if in_body {
-        kind::BODY
-    } else if detail.contains("FRAME_SIZE") || detail.contains("PROTOCOL_ERROR") {
-        kind::PROTOCOL
-    } else {
-        kind::RESET
-    };
-    Failure::new(kind, detail)
+    detail
 }
 
 /// Body of a request, which records the time at which it was consumed.

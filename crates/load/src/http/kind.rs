@@ -16,6 +16,12 @@ pub const TLS: &str = "tls";
 /// The connection was closed or reset before the head of a response arrived: while connecting, in
 /// the TLS handshake, or after the request.
 pub const RESET: &str = "reset";
+/// The server reset the stream of the request (RST_STREAM of HTTP/2) before the head of a response.
+/// The request is not repeated.
+pub const STREAM_RESET: &str = "stream_reset";
+/// The server ended the connection with an error code (GOAWAY of HTTP/2) before the head of a
+/// response. The request is not repeated.
+pub const GOAWAY: &str = "goaway";
 /// There was no complete response within the time limit of the request.
 pub const TIMEOUT: &str = "timeout";
 /// The response is not HTTP, or contradicts itself.

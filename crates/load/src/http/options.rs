@@ -82,6 +82,10 @@ impl Default for ClientOptions {
     }
 }
 
+/// Advice for the user of a server that speaks only HTTP/1.1.
+pub(super) const WITHOUT_HTTP2: &str =
+    "for a server that speaks only HTTP/1.1, leave out `--http 2` (`http: 2` in a plan)";
+
 /// An HTTP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {

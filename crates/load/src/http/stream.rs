@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lucarne_net::{explain, tls_error};
-use rustls::CertificateError;
+use rustls::{AlertDescription, CertificateError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::exchange::Record;
+use super::options::WITHOUT_HTTP2;
 use super::{ClientOptions, Endpoint, Handshake, Version, kind};
 use crate::Failure;
 
@@ -68,7 +69,9 @@ impl Stream {
         let connector = TlsConnector::from(config.clone());
         let handshake = connector.connect(name.clone(), tcp);
         let stream = match timeout_at(until, handshake).await {
-            Ok(stream) => stream.map_err(|error| refused(&error, &endpoint.host))?,
+            Ok(stream) => {
+                stream.map_err(|error| refused(&error, &endpoint.host, options.version))?
+            }
             Err(_) => return Err(too_late("no TLS handshake", options.connect_timeout)),
         };
         require_alpn(&stream, options.version)?;
@@ -147,7 +150,7 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-fn refused(error: &io::Error, host: &str) -> Failure {
+fn refused(error: &io::Error, host: &str, version: Version) -> Failure {
     let cause = tls_error(error);
     let kind = match cause {
         None if is_reset(error) => kind::RESET,
@@ -158,6 +161,10 @@ fn refused(error: &io::Error, host: &str) -> Failure {
             "the certificate of {host} comes from an issuer that is not trusted: \
              name its root (--ca) or accept any certificate (--insecure)"
         ),
+        // Servers with a common protocol continue; some servers without it end the handshake.
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            not_offered(version)
+        }
         Some(cause) => format!("the TLS handshake with {host} failed: {}", explain(cause)),
         None => format!("the TLS handshake with {host} failed: {error}"),
     };
@@ -174,11 +181,16 @@ fn require_alpn(stream: &TlsStream<TcpStream>, version: Version) -> Result<(), F
     if fits {
         return Ok(());
     }
+    Err(Failure::new(kind::PROTOCOL, not_offered(version)))
+}
+
+fn not_offered(version: Version) -> String {
     let wanted = version.name();
-    Err(Failure::new(
-        kind::PROTOCOL,
-        format!("the server does not offer {wanted} (by ALPN)"),
-    ))
+    let detail = format!("the server does not offer {wanted} (by ALPN)");
+    match version {
+        Version::Http1 => detail,
+        Version::Http2 => format!("{detail}: {WITHOUT_HTTP2}"),
+    }
 }
 
 impl AsyncRead for Stream {

@@ -58,17 +58,6 @@ fn check(
         .iter()
         .map(|it| (it.name.as_str(), it.metrics))
         .collect();
-    let tags = thresholds.first().map_or(&[][..], Threshold::tags);
-    for (_, name) in tags.iter().filter(|(tag, _)| tag == "scenario") {
-        if !own.is_empty() && own.iter().all(|(known, _)| known != name) {
-            let names: Vec<&str> = own.iter().map(|(known, _)| *known).collect();
-            let message = format!(
-                "there is no scenario `{name}`; expected one of {}",
-                names.join(", ")
-            );
-            return report.problem(Some(entry.line), &path, message);
-        }
-    }
     if let Some(problem) = thresholds.iter().find_map(|it| it.is_for(&own).err()) {
         report.problem(Some(entry.line), &path, problem.to_string());
     }

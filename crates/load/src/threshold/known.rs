@@ -46,13 +46,23 @@ fn kind_in(metrics: &[(&str, &'static str)], metric: &str) -> Option<&'static st
 }
 
 impl Threshold {
-    /// Checks that one of the scenarios records the metric, and that the metric has the
-    /// aggregation. `scenarios` are names, each with the scenario's own metrics. A scenario that
-    /// does not list its metrics may record any metric.
+    /// Checks that the scenario in the tags exists, that one of the scenarios records the metric,
+    /// and that the metric has the aggregation. `scenarios` are names, each with the scenario's own
+    /// metrics. A scenario that does not list its metrics may record any metric.
     pub(crate) fn is_for(
         &self,
         scenarios: &[(&str, Option<OwnMetrics>)],
     ) -> Result<(), ThresholdProblem> {
+        let mut named = self.tags.iter().filter(|(name, _)| name == "scenario");
+        let unknown =
+            |(_, name): &&(String, String)| scenarios.iter().all(|(known, _)| known != name);
+        if let Some((_, name)) = named.find(unknown).filter(|_| !scenarios.is_empty()) {
+            let known: Vec<&str> = scenarios.iter().map(|(known, _)| *known).collect();
+            return Err(ThresholdProblem::Scenario {
+                name: name.clone(),
+                known: known.join(", "),
+            });
+        }
         let wanted = self.tags.iter().find(|(name, _)| name == "scenario");
         let covered = |name: &str| wanted.is_none_or(|(_, wanted)| wanted == name);
         let mut known = EVERY_SCENARIO.to_vec();
@@ -150,6 +160,10 @@ mod tests {
         );
         let other = said("ct_accepted{scenario:read}: rate>0.9", scenarios);
         assert!(other.contains("is not a metric of this run"), "{other}");
+        assert_eq!(
+            said("http_reqs{scenario:raed}: count>5", scenarios),
+            "there is no scenario `raed`; expected one of write, read"
+        );
         assert_eq!(
             said("ct_accepted: p(95)<5", scenarios),
             "ct_accepted is a rate: it has rate"

@@ -91,6 +91,16 @@ fn plans_that_make_no_sense() {
             "is not JSON",
         ),
         (
+            "rest",
+            "      url: \"http://127.0.0.1:1/o k\"\n",
+            "plan.yaml:8: scenarios.s.options: url: a URL cannot contain ' ': write %20",
+        ),
+        (
+            "tls",
+            "      url: https://127.0.0.1:1/\n      path: /o k\n",
+            "path: a URL cannot contain ' ': write %20",
+        ),
+        (
             "tls",
             "      url: http://127.0.0.1:1/\n",
             "must begin with https://",

@@ -8,6 +8,7 @@ use lucarne_load::http::{ClientOptions, EndpointError, Trust, Tunnel, trust_only
 use super::certificates::Certificates;
 use super::options::ProxyScenarioOptions;
 use crate::connection_options::{StatusRange, wrong};
+use crate::url_characters;
 
 /// State that all users share.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ impl SharedState {
             let path = &options.path;
             return Err(wrong(format!("the path `{path}` must begin with a slash")));
         }
+        url_characters::check(&options.path).map_err(|error| wrong(format!("path: {error}")))?;
         let hosts = options.names();
         if hosts.is_empty() {
             return Err(wrong("there are no hosts: `hosts` must be 1 or more"));

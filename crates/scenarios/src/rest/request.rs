@@ -13,6 +13,7 @@ use super::targets::Target;
 use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
 use crate::connection_options::{Pause, StatusRange, list};
 use crate::interned::intern;
+use crate::url_characters::{self, UrlCharacterError};
 
 /// Compiles the path of a URL.
 type CompilePath = fn(&str, &mut Scope) -> Result<Template, TemplateError>;
@@ -63,6 +64,8 @@ pub(super) enum UrlError {
         origin: String,
         source: url::ParseError,
     },
+    #[error(transparent)]
+    Character(#[from] UrlCharacterError),
     #[error(transparent)]
     Path(#[from] TemplateError),
 }
@@ -253,6 +256,7 @@ impl Compiler<'_> {
             self.servers.len() - 1
         });
         let template = compile(path, &mut self.scope)?;
+        template.texts().try_for_each(url_characters::check)?;
         Ok((server, template, shown(path)))
     }
 

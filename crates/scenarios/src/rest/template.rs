@@ -154,6 +154,14 @@ impl Template {
         }
     }
 
+    /// Returns the parts without values, as they will be written.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Value(..) => None,
+        })
+    }
+
     /// Returns whether all values are available.
     pub(super) fn is_ready(&self, values: &Values) -> bool {
         self.0.iter().all(|part| match part {

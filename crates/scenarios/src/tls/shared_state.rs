@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::certificate::Examiner;
 use super::options::TlsScenarioOptions;
 use crate::connection_options::{ConnectionOptions, StatusRange, wrong};
+use crate::url_characters;
 
 /// State that all users share.
 #[derive(Debug)]
@@ -98,6 +99,7 @@ pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, P
     if !path.starts_with('/') {
         return Err(wrong(format!("the path `{path}` must begin with a slash")));
     }
+    url_characters::check(path).map_err(|error| wrong(format!("path: {error}")))?;
     let method = Method::from_bytes(options.method.to_uppercase().as_bytes());
     let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
     let headers = options.headers.iter();

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use h2::Reason;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
-use super::server::{Script, Server};
+use super::server::{Refusal, Script, Server};
 use crate::Failure;
 use crate::http::{
     Body, Client, ClientOptions, Endpoint, Request, Response, TlsOptions, TlsVersion, Version, kind,
@@ -16,6 +17,13 @@ fn impatient() -> ClientOptions {
     ClientOptions {
         timeout: Duration::from_millis(300),
         connect_timeout: Duration::from_millis(200),
+        ..ClientOptions::default()
+    }
+}
+
+fn http2() -> ClientOptions {
+    ClientOptions {
+        version: Version::Http2,
         ..ClientOptions::default()
     }
 }
@@ -222,16 +230,58 @@ async fn a_plain_server_asked_for_tls() {
 
 #[tokio::test]
 async fn a_server_that_speaks_no_http2() {
-    let server = Server::script(|_| Script::of(&[b"HTTP/1.1 400 Bad Request\r\n\r\n"])).await;
-    let options = ClientOptions {
-        version: Version::Http2,
-        ..impatient()
-    };
-    let failure = failure(get(&server, options).await);
-    assert!(
-        [kind::PROTOCOL, kind::RESET].contains(&failure.kind),
-        "{failure}"
+    // The connection stays open, because a reset could overtake the response.
+    let server = Server::script(|_| Script {
+        hang: true,
+        ..Script::of(&[b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+    })
+    .await;
+    let failure = failure(get(&server, http2()).await);
+    assert_eq!(failure.kind, kind::PROTOCOL, "{failure}");
+    assert_eq!(
+        failure.detail,
+        "the response is not HTTP/2 (connection error detected: frame with invalid size): for a \
+         server that speaks only HTTP/1.1, leave out `--http 2` (`http: 2` in a plan)"
     );
+}
+
+/// The first request of a connection succeeds. The server refuses the second request with a code of
+/// HTTP/2, which the client neither hides by a repetition nor reports as a closed connection.
+#[tokio::test]
+async fn a_refusal_over_http2_is_a_failure_with_its_code() {
+    for (refusal, expected, detail, next) in [
+        (
+            Refusal::Stream(Reason::REFUSED_STREAM),
+            kind::STREAM_RESET,
+            "the server reset the stream (REFUSED_STREAM): ",
+            1,
+        ),
+        (
+            Refusal::Stream(Reason::HTTP_1_1_REQUIRED),
+            kind::STREAM_RESET,
+            "leave out `--http 2`",
+            1,
+        ),
+        (
+            Refusal::Connection(Reason::ENHANCE_YOUR_CALM),
+            kind::GOAWAY,
+            "the server ended the connection with GOAWAY (ENHANCE_YOUR_CALM): ",
+            2,
+        ),
+    ] {
+        let server = Server::refusing(refusal).await;
+        let mut client = server.client(http2()).await;
+        assert!(client.send(&Request::get("/")).await.is(&[200]));
+        let response = client.send(&Request::get("/")).await;
+        assert_eq!(response.exchange.resent, None);
+        assert_eq!(server.connections(), 1, "{refusal:?}");
+        let failure = failure(response);
+        assert_eq!(failure.kind, expected, "{failure}");
+        assert!(failure.detail.contains(detail), "{failure}");
+        // A reset stream leaves its connection intact.
+        client.send(&Request::get("/")).await;
+        assert_eq!(server.connections(), next, "{refusal:?}");
+    }
 }
 
 /// The server responds after the head and closes the connection: the response counts.

@@ -144,6 +144,9 @@ async fn a_server_without_http2_is_told_apart() {
     let failure = outcome.exchange.outcome.unwrap_err();
     // OpenSSL's servers continue without ALPN, rustls's end the handshake.
     assert!([kind::PROTOCOL, kind::TLS].contains(&failure.kind));
+    let expected = "the server does not offer HTTP/2 (by ALPN): for a server that speaks only \
+                    HTTP/1.1, leave out `--http 2` (`http: 2` in a plan)";
+    assert_eq!(failure.detail, expected);
 }
 
 #[tokio::test]

@@ -135,6 +135,27 @@ impl Server {
         .await
     }
 
+    /// Starts a server of HTTP/2 that responds to the first request of each connection, and refuses
+    /// the other requests.
+    pub(super) async fn refusing(refusal: Refusal) -> Self {
+        Self::accept(None, move |stream, _| async move {
+            let Ok(mut connection) = h2::server::handshake(stream).await else {
+                return;
+            };
+            let mut is_first = true;
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                match refusal {
+                    _ if std::mem::take(&mut is_first) => {
+                        let _ = respond.send_response(Response::new(()), true);
+                    }
+                    Refusal::Stream(reason) => respond.send_reset(reason),
+                    Refusal::Connection(reason) => connection.abrupt_shutdown(reason),
+                }
+            }
+        })
+        .await
+    }
+
     /// Starts a server that responds to the requests of connection number n with the pieces of
     /// `script(n)`, and closes after the last request of the script. A request ends with an empty
     /// line.
@@ -167,6 +188,15 @@ impl Server {
         })
         .await
     }
+}
+
+/// Refusal of a request over HTTP/2.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal {
+    /// RST_STREAM with this code.
+    Stream(h2::Reason),
+    /// GOAWAY with this code; the connection ends.
+    Connection(h2::Reason),
 }
 
 /// Script of a connection.

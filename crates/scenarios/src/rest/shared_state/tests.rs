@@ -117,6 +117,14 @@ fn the_message_of_a_single_request_has_no_index() {
             "url: `https://` is not a URL: empty host",
         ),
         (
+            json!({ "url": "https://a/o k" }),
+            "url: a URL cannot contain ' ': write %20",
+        ),
+        (
+            json!({ "url": "https://a/{{unique}}?q=a|b" }),
+            "url: a URL cannot contain '|': write %7C",
+        ),
+        (
             json!({ "url": "https://a/{{uniqe}}" }),
             "url: `{{uniqe}}` is not a known value; did you mean `{{unique}}`?",
         ),
