@@ -163,6 +163,15 @@ impl Histogram {
         values
     }
 
+    /// Returns whether sum, minimum and maximum are possible for the number of durations.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let bound = |nanos: u64| u128::from(self.count()) * u128::from(nanos);
+        // In a file, the sum is at most `u64::MAX`.
+        let is_capped = self.sum >= u128::from(u64::MAX);
+        let is_low = self.sum < bound(self.min) && !is_capped;
+        self.min <= self.max && self.sum <= bound(self.max) && !is_low
+    }
+
     /// Returns the non-empty buckets in ascending order: the middle of each, and the number of
     /// durations in it.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
@@ -287,6 +296,22 @@ mod tests {
     fn same(a: &Histogram, b: &Histogram) -> bool {
         let figures = |h: &Histogram| (h.count(), h.sum(), h.min(), h.max());
         figures(a) == figures(b) && a.buckets().eq(b.buckets())
+    }
+
+    #[test]
+    fn exact_figures_match_the_number_of_durations() {
+        assert!(Histogram::new().is_consistent());
+        let good = of(&[100, 200, 300]);
+        assert!(good.is_consistent());
+        let exact = good.exact();
+        for wrong in [
+            Exact { min: 301, ..exact },
+            Exact { sum: 299, ..exact },
+            Exact { sum: 901, ..exact },
+        ] {
+            let read = Histogram::decode(&good.encode(), wrong).unwrap();
+            assert!(!read.is_consistent(), "{wrong:?}");
+        }
     }
 
     /// Computes a percentile of the samples themselves, by linear interpolation at p·(n−1).

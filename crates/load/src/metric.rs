@@ -77,10 +77,12 @@ impl Metric {
                     total: of,
                 },
             ) => {
-                *good += more;
-                *total += of;
+                *good = good.saturating_add(*more);
+                *total = total.saturating_add(*of);
             }
-            (Metric::Counter { count }, Metric::Counter { count: more }) => *count += more,
+            (Metric::Counter { count }, Metric::Counter { count: more }) => {
+                *count = count.saturating_add(*more);
+            }
             (
                 Metric::Gauge { last, min, max },
                 Metric::Gauge {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::summary::LastingFailure;
+
 /// A scenario's note at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,9 +23,13 @@ impl Note {
     /// Headline of the note about a run that was worse than its baseline.
     pub(crate) const WORSE: &str = "Worse than the baseline";
 
-    /// Returns whether the note states a failure that the figures of a merged run cannot show: the
-    /// run did not begin, was cut off, or was worse than its baseline.
-    pub(crate) fn is_lasting(&self) -> bool {
-        [Note::NOT_BEGUN, Note::NOT_FINISHED, Note::WORSE].contains(&self.title.as_str())
+    /// Returns the failure that the note states by its title, for summaries of earlier versions.
+    pub(crate) fn failure(&self) -> Option<LastingFailure> {
+        match self.title.as_str() {
+            Note::NOT_BEGUN => Some(LastingFailure::NotBegun),
+            Note::NOT_FINISHED => Some(LastingFailure::NotFinished),
+            Note::WORSE => Some(LastingFailure::WorseThanBaseline),
+            _ => None,
+        }
     }
 }

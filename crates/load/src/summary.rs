@@ -1,7 +1,9 @@
 //! Summary of a run: the source of all reports.
 
 mod k6;
+mod lasting;
 pub(crate) mod merge;
+mod plausible;
 pub(crate) mod select;
 mod tag_map;
 mod tier;
@@ -11,6 +13,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use k6::{Kept, Shown};
+pub use lasting::LastingFailure;
+pub use plausible::ImpossibleFigure;
 pub use tier::Tier;
 
 use crate::environment::Environment;
@@ -76,6 +80,10 @@ pub struct Summary {
     pub timeline: Timeline,
     /// Notes of the scenarios.
     pub notes: Vec<Note>,
+    /// Failures of the run that its figures do not show, and that therefore stay after a merge.
+    /// `None` in summaries of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting_failures: Option<Vec<LastingFailure>>,
     /// Figures by value of the tag `connector`, if a scenario has that tag.
     #[serde(
         rename = "connector_tier",

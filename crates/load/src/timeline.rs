@@ -193,8 +193,8 @@ impl PointRow {
     fn beside(&mut self, other: &PointRow) {
         self.add(other);
         self.asked += other.asked;
-        self.users += other.users;
-        self.busy += other.busy;
+        self.users = self.users.saturating_add(other.users);
+        self.busy = self.busy.saturating_add(other.busy);
     }
 
     /// Merges counts and durations.
@@ -212,11 +212,15 @@ impl PointRow {
         self.p90 = merged(0.9, self.p90, other.p90);
         self.p99 = merged(0.99, self.p99, other.p99);
         self.max = self.max.max(other.max);
-        self.started += other.started;
-        self.iterations += other.iterations;
-        self.requests += other.requests;
-        self.failures += other.failures;
-        self.dropped += other.dropped;
+        for (count, more) in [
+            (&mut self.started, other.started),
+            (&mut self.iterations, other.iterations),
+            (&mut self.requests, other.requests),
+            (&mut self.failures, other.failures),
+            (&mut self.dropped, other.dropped),
+        ] {
+            *count = count.saturating_add(more);
+        }
     }
 
     fn durations(&self) -> u64 {

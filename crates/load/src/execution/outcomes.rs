@@ -15,7 +15,7 @@ use crate::note::Note;
 use crate::outcome::Outcome;
 use crate::scenario::PrepareError;
 use crate::snapshot::Phase;
-use crate::summary::{Check, ErrorKind, Series, Summary};
+use crate::summary::{Check, ErrorKind, LastingFailure, Series, Summary};
 use crate::verdict::Verdict;
 
 impl Execution {
@@ -40,6 +40,9 @@ impl Execution {
         summary.notes.extend(self.unknown_checks(&summary));
         if let Some(error) = &broken {
             summary.notes.push(cut_short(error));
+        }
+        if broken.is_some() || finish.failed {
+            summary.add_lasting_failure(LastingFailure::NotFinished);
         }
         summary.verdict = match self.run_state.reason() {
             Some(StopReason::Asked) => Verdict::Interrupted,
@@ -83,6 +86,7 @@ impl Execution {
         let summary = Summary {
             verdict,
             notes: vec![note],
+            lasting_failures: Some(vec![LastingFailure::NotBegun]),
             scenarios: scenarios.collect(),
             ..self.empty()
         };
@@ -156,6 +160,7 @@ impl Execution {
             name: options.name.clone(),
             description: options.description.clone(),
             command: options.command.clone(),
+            lasting_failures: Some(Vec::new()),
             environment: Environment {
                 peak_memory: peak_memory(),
                 ..Environment::here(&options.version, options.workers)

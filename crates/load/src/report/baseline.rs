@@ -6,6 +6,7 @@ use std::fmt;
 use super::format::{self, pad, pad_left, printable};
 use super::statistics::{Statistics, per, share};
 use crate::metric::milliseconds;
+use crate::summary::LastingFailure;
 use crate::{Histogram, Metric, Note, Summary};
 
 /// Minimum number of samples for a reliable percentile. With fewer samples, a difference must
@@ -87,8 +88,15 @@ impl Comparison {
             .filter(|row| matches!(row.outcome, Outcome::Worse | Outcome::Missing))
     }
 
-    /// Returns the note for the summary of a run that fails the comparison. With this note, the
-    /// run stays failed when its summary is merged.
+    /// Adds a failed comparison to the summary of the run, which then stays failed after a merge.
+    pub fn record(&self, summary: &mut Summary) {
+        if let Some(note) = self.note() {
+            summary.notes.push(note);
+            summary.add_lasting_failure(LastingFailure::WorseThanBaseline);
+        }
+    }
+
+    /// Returns the note for the summary of a run that fails the comparison.
     pub fn note(&self) -> Option<Note> {
         if self.passed() {
             return None;

@@ -296,6 +296,7 @@ pub(crate) fn summary() -> Summary {
         thresholds: thresholds(),
         timeline: timeline(),
         connector_tier: Default::default(),
+        lasting_failures: Some(vec![]),
         notes: vec![Note {
             title: "Audit".into(),
             lines: vec!["29904 promises, 29904 entries found".into(), EVIL.into()],

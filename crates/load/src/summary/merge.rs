@@ -1,8 +1,7 @@
 //! Merging of summaries from several processes.
 
-use super::{Check, ErrorKind, Protocol, ScenarioSummary, Series, Status, Summary};
+use super::{Check, ErrorKind, LastingFailure, Protocol, ScenarioSummary, Series, Status, Summary};
 use crate::exchange::DETAILS;
-use crate::note::Note;
 use crate::threshold::{Threshold, ThresholdResult};
 use crate::verdict::Verdict;
 
@@ -44,10 +43,19 @@ impl Summary {
         }
         let lasting = parts.iter().map(Summary::lasting_verdict);
         let lasting = lasting.fold(Verdict::Passed, Verdict::worse);
+        let failures = parts.iter().flat_map(Summary::known_lasting_failures);
+        let failures: Vec<LastingFailure> = failures.collect();
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(MergeError::Nothing)?;
         for part in parts {
             whole.add(part)?;
+        }
+        for scenario in &mut whole.scenarios {
+            scenario.achieved = achieved(scenario.started, scenario.asked);
+        }
+        whole.lasting_failures = Some(Vec::new());
+        for failure in failures {
+            whole.add_lasting_failure(failure);
         }
         whole
             .errors
@@ -64,7 +72,7 @@ impl Summary {
     /// than a baseline.
     fn lasting_verdict(&self) -> Verdict {
         let idle = || self.scenarios.iter().all(|scenario| scenario.started == 0);
-        let lasting = || self.notes.iter().any(Note::is_lasting);
+        let lasting = || !self.known_lasting_failures().is_empty();
         match self.verdict {
             Verdict::Interrupted | Verdict::Configuration | Verdict::OutputFailed => self.verdict,
             Verdict::Unreachable if idle() => Verdict::Unreachable,
@@ -95,7 +103,10 @@ impl Summary {
             .process_cpu
             .zip(part.environment.process_cpu)
             .map(|(a, b)| a + b);
-        self.environment.threads += part.environment.threads;
+        self.environment.threads = self
+            .environment
+            .threads
+            .saturating_add(part.environment.threads);
         for series in part.series {
             self.add_series(series)?;
         }
@@ -128,14 +139,13 @@ impl Summary {
             return self.scenarios.len() - 1;
         };
         let mine = &mut self.scenarios[index];
-        mine.asked += part.asked;
-        mine.started += part.started;
-        mine.completed += part.completed;
-        mine.dropped += part.dropped;
-        mine.interrupted += part.interrupted;
-        mine.users_max += part.users_max;
+        grow(&mut mine.asked, part.asked);
+        grow(&mut mine.started, part.started);
+        grow(&mut mine.completed, part.completed);
+        grow(&mut mine.dropped, part.dropped);
+        grow(&mut mine.interrupted, part.interrupted);
+        grow(&mut mine.users_max, part.users_max);
         mine.duration = mine.duration.max(part.duration);
-        mine.achieved = achieved(mine.started, mine.asked);
         if mine.executor != part.executor {
             mine.executor = format!("{}, {}", mine.executor, part.executor);
         }
@@ -168,8 +178,8 @@ impl Summary {
         let same = |mine: &&mut Check| mine.tags == part.tags && mine.name == part.name;
         match self.checks.iter_mut().find(same) {
             Some(mine) => {
-                mine.passes += part.passes;
-                mine.fails += part.fails;
+                grow(&mut mine.passes, part.passes);
+                grow(&mut mine.fails, part.fails);
                 add_details(&mut mine.details, part.details);
             }
             None => self.checks.push(part),
@@ -180,7 +190,7 @@ impl Summary {
         let same = |mine: &&mut ErrorKind| mine.scenario == part.scenario && mine.kind == part.kind;
         match self.errors.iter_mut().find(same) {
             Some(mine) => {
-                mine.count += part.count;
+                grow(&mut mine.count, part.count);
                 add_details(&mut mine.details, part.details);
             }
             None => self.errors.push(part),
@@ -190,7 +200,7 @@ impl Summary {
     fn add_status(&mut self, part: Status) {
         let same = |mine: &&mut Status| mine.tags == part.tags && mine.code == part.code;
         match self.statuses.iter_mut().find(same) {
-            Some(mine) => mine.count += part.count,
+            Some(mine) => grow(&mut mine.count, part.count),
             None => self.statuses.push(part),
         }
     }
@@ -198,7 +208,7 @@ impl Summary {
     fn add_protocol(&mut self, part: Protocol) {
         let same = |mine: &&mut Protocol| mine.tags == part.tags && mine.name == part.name;
         match self.protocols.iter_mut().find(same) {
-            Some(mine) => mine.count += part.count,
+            Some(mine) => grow(&mut mine.count, part.count),
             None => self.protocols.push(part),
         }
     }
@@ -245,6 +255,11 @@ pub(crate) fn achieved(started: u64, asked: u64) -> f64 {
     } else {
         started as f64 / asked as f64
     }
+}
+
+/// Adds to a count, which stays at the largest number instead of wrapping.
+fn grow(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
 }
 
 fn add_details(mine: &mut Vec<String>, theirs: Vec<String>) {

@@ -37,7 +37,7 @@ impl Summary {
                 .filter(|check| check.name == value && has(&check.tags, tags))
                 .map(|check| Metric::Rate {
                     good: check.passes,
-                    total: check.passes + check.fails,
+                    total: check.passes.saturating_add(check.fails),
                 })
                 .reduce(sum),
             "http_reqs" => {
@@ -46,7 +46,7 @@ impl Summary {
                     .statuses
                     .iter()
                     .filter(|status| status.code.to_string() == value && has(&status.tags, tags));
-                let count = counts.map(|status| status.count).sum();
+                let count = sum_of(counts.map(|status| status.count));
                 matches!(all, Metric::Counter { .. }).then_some(Metric::Counter { count })
             }
             _ => {
@@ -56,7 +56,7 @@ impl Summary {
                     error.kind == value && scenario.is_none_or(|(_, name)| error.scenario == *name)
                 });
                 Some(Metric::Counter {
-                    count: counts.map(|error| error.count).sum(),
+                    count: sum_of(counts.map(|error| error.count)),
                 })
             }
         }
@@ -68,6 +68,10 @@ impl super::Series {
     pub fn tag(&self, name: &str) -> Option<&str> {
         value(&self.tags, name)
     }
+}
+
+fn sum_of(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 fn value<'a>(tags: &'a TagList, name: &str) -> Option<&'a str> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lucarne_load::report::baseline::compare;
+use lucarne_load::summary::LastingFailure;
 use lucarne_load::{
     Exchange, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig,
     Stop, Summary, Tags, Verdict, VirtualUser,
@@ -239,7 +240,7 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     let series = |summary: &Summary| without_counts(serde_json::to_value(&summary.series).unwrap());
     assert_eq!(series(&read), series(&summary));
     assert_eq!(durations(&read), durations(&summary));
-    let merged = Summary::merge(vec![read.clone(), read]).unwrap();
+    let merged = Summary::merge(vec![read.clone(), read.clone()]).unwrap();
     assert_eq!(merged.scenarios[0].started, 480);
     assert_eq!(count(&merged, "http_reqs"), 480);
     let (single, double) = (durations(&summary), durations(&merged));
@@ -252,6 +253,8 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     assert_eq!(merged.thresholds[0].samples, 480);
     assert_eq!(merged.verdict, Verdict::Unjudged);
     assert_eq!(merged.timeline.points[0].scenarios[0].asked, 400.0);
+    assert_eq!(read.check(), Ok(()));
+    assert_eq!(merged.check(), Ok(()));
     assert!(Summary::merge(Vec::new()).is_err());
     let mut without_interval = summary.clone();
     without_interval.timeline.interval = 0.0;
@@ -319,9 +322,24 @@ fn a_failed_part_stays_failed() {
     let mut missing = part();
     missing.series.clear();
     assert_eq!(compare(&part(), &part(), 1000.0).note(), None);
-    worse.notes.extend(compare(&part(), &missing, 1.1).note());
+    // A title of a scenario's note is not a failure.
+    let mut noted = worse.clone();
+    let comparison = compare(&part(), &missing, 1.1);
+    noted.notes.extend(comparison.note());
+    let merged = Summary::merge(vec![part(), noted.clone()]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Passed);
+    // Summaries of earlier versions have only the title.
+    noted.lasting_failures = None;
+    let merged = Summary::merge(vec![part(), noted]).unwrap();
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    comparison.record(&mut worse);
     let merged = Summary::merge(vec![part(), worse]).unwrap();
     assert_eq!(merged.verdict, Verdict::Crossed);
+    // The failure also stays in a merge of the merged run.
+    let failures = Some(vec![LastingFailure::WorseThanBaseline]);
+    assert_eq!(merged.lasting_failures, failures);
+    let again = Summary::merge(vec![part(), merged]).unwrap();
+    assert_eq!(again.verdict, Verdict::Crossed);
     let mut idle = part();
     idle.verdict = Verdict::Unreachable;
     idle.series.clear();

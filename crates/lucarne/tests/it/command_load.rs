@@ -208,6 +208,18 @@ fn files_of_a_run_and_what_they_are_good_for() {
         assert_has(&said, "has the same run as a.json: name each run once");
         assert!(!file("again.json").exists());
     }
+    // A damaged part is named.
+    for (key, wrong, expected) in [
+        ("asked", serde_json::json!(u64::MAX), "asked of scenario \"ct-write\" is 18446744073709551615"),
+        ("duration", serde_json::json!(-1), "scenarios.duration is -1"),
+    ] {
+        let mut damaged: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        damaged["scenarios"][0][key] = wrong;
+        fs::write(file("damaged.json"), damaged.to_string()).unwrap();
+        let (code, said) = load(here.path(), &["merge", "a.json", "damaged.json"]);
+        assert_eq!(code, 104, "{said}");
+        assert_has(&said, &format!("damaged.json: {expected}"));
+    }
     assert_has(
         &fs::read_to_string(file("both.json")).unwrap(),
         "\"lucarne-load/1\"",

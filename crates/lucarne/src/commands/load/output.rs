@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lucarne_load::report::{self, baseline};
-use lucarne_load::summary::SCHEMA;
+use lucarne_load::summary::{ImpossibleFigure, SCHEMA};
 use lucarne_load::{Summary, Verdict};
 
 use crate::commands::{FlagError, atomic};
@@ -90,6 +90,11 @@ pub(super) enum SummaryError {
         .path.display()
     )]
     Schema { path: PathBuf, found: String },
+    #[error("{}: {source}: use the file that --summary wrote", .path.display())]
+    Impossible {
+        path: PathBuf,
+        source: ImpossibleFigure,
+    },
 }
 
 /// Reasons why the output cannot be written.
@@ -153,7 +158,7 @@ impl Report {
         if let Some(old) = baseline {
             let comparison = baseline::compare(old, summary, self.max_regression);
             text.push_str(&format!("\n{comparison}"));
-            summary.notes.extend(comparison.note());
+            comparison.record(summary);
             verdict = match (comparison.passed(), verdict) {
                 (true, Verdict::Unjudged) => Verdict::Passed,
                 (true, verdict) => verdict,
@@ -204,7 +209,13 @@ pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
     })?;
     let summary: Result<Summary, _> = serde_json::from_str(&text);
     match summary {
-        Ok(summary) if summary.schema == SCHEMA => Ok(summary),
+        Ok(summary) if summary.schema == SCHEMA => match summary.check() {
+            Ok(()) => Ok(summary),
+            Err(source) => Err(SummaryError::Impossible {
+                path: path.to_owned(),
+                source,
+            }),
+        },
         Ok(summary) => Err(SummaryError::Schema {
             path: path.to_owned(),
             found: summary.schema,
