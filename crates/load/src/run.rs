@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 use crate::controls::Controls;
-use crate::excuse::Excuses;
+use crate::excuse::{self, Excuses, UnknownCheck};
 use crate::execution::run_state::{RunState, StopReason};
 use crate::execution::scenario_state::{ScenarioState, StopMode};
 use crate::execution::{Execution, RunOptions};
@@ -71,6 +71,14 @@ impl Run {
             checked.map_err(|problem| threshold.error(problem))?;
         }
         Ok(())
+    }
+
+    /// Checks that each name in `allow` is a check of a scenario.
+    ///
+    /// # Errors
+    /// The first unknown name.
+    pub fn check_allowed(&self) -> Result<(), UnknownCheck> {
+        excuse::known(&self.allow, &self.scenarios)
     }
 
     /// Starts the run on its own threads: prepares the scenarios, then starts the arrivals. The

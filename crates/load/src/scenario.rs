@@ -45,6 +45,12 @@ pub trait Scenario: Send + Sync + 'static {
         &[]
     }
 
+    /// Returns the names of all checks of the scenario, so that `--allow` with another name is
+    /// refused before the run. `None` means that any name is possible.
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        None
+    }
+
     /// Returns all metrics that the scenario itself records, so that a threshold on another metric
     /// is refused before the run. `None` means that any metric is possible.
     fn metrics(&self) -> Option<OwnMetrics> {

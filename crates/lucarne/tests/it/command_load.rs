@@ -210,8 +210,16 @@ fn files_of_a_run_and_what_they_are_good_for() {
     }
     // A damaged part is named.
     for (key, wrong, expected) in [
-        ("asked", serde_json::json!(u64::MAX), "asked of scenario \"ct-write\" is 18446744073709551615"),
-        ("duration", serde_json::json!(-1), "scenarios.duration is -1"),
+        (
+            "asked",
+            serde_json::json!(u64::MAX),
+            "asked of scenario \"ct-write\" is 18446744073709551615",
+        ),
+        (
+            "duration",
+            serde_json::json!(-1),
+            "scenarios.duration is -1",
+        ),
     ] {
         let mut damaged: serde_json::Value = serde_json::from_str(&summary).unwrap();
         damaged["scenarios"][0][key] = wrong;

@@ -201,6 +201,49 @@ fn a_threshold_on_a_metric_that_does_not_exist() {
     assert_has(&said, "\"no_such_thing\" is not a metric of this run");
 }
 
+/// Checks and scenarios of flags are refused before the first request, like those of a plan.
+#[test]
+fn a_name_in_a_flag_that_does_not_exist() {
+    let here = temp_dir();
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    let run = |flag: &str, name: &str| {
+        let args = [
+            "rest",
+            "--url",
+            &url,
+            "--duration",
+            "1s",
+            "--no-ui",
+            flag,
+            name,
+        ];
+        load(here.path(), &args)
+    };
+    for (flag, name, expected) in [
+        (
+            "--threshold",
+            "http_reqs{scenario:typo}: count>0",
+            "threshold \"http_reqs{scenario:typo}: count>0\": there is no scenario `typo`; expected \
+             one of rest",
+        ),
+        (
+            "--allow",
+            "nosuch",
+            "--allow \"nosuch\": no scenario has this check; the checks are GET /: status is 2xx",
+        ),
+    ] {
+        let (code, said) = run(flag, name);
+        assert_eq!(code, 104, "{said}");
+        assert_has(&said, expected);
+    }
+    // Valid names reach the target, which does not exist.
+    assert_eq!(run("--allow", "GET /: status is 2xx").0, 110);
+    assert_eq!(
+        run("--threshold", "http_reqs{scenario:rest}: count>0").0,
+        110
+    );
+}
+
 #[test]
 fn one_request_by_flags_and_a_secret_that_is_not_told() {
     let here = temp_dir();

@@ -20,6 +20,28 @@ pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, Prepa
     Ok(Arc::new(Acme(Arc::new(SharedState::new(options, seed)?))))
 }
 
+/// Names of all checks.
+const CHECKS: &[&str] = &[
+    "account",
+    "authorization",
+    "certificate",
+    "certificate_chain",
+    "certificate_key",
+    "certificate_names",
+    "certificate_type",
+    "challenge",
+    "directory",
+    "enrolled",
+    "order",
+    "problem_document",
+    "renewal_info",
+    "renewal_info_offered",
+    RENEWAL_INFO_RETRY_AFTER,
+    "replay_nonce",
+    "revocation",
+    "revoked",
+];
+
 struct Acme(Arc<SharedState>);
 
 #[async_trait]
@@ -85,6 +107,10 @@ impl Scenario for Acme {
         } else {
             "a response"
         }
+    }
+
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some(CHECKS.to_vec())
     }
 
     fn warnings(&self) -> &'static [&'static str] {

@@ -64,6 +64,10 @@ impl Scenario for CtRead {
         "a file of the log"
     }
 
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some(checks::ALL.to_vec())
+    }
+
     fn warnings(&self) -> &'static [&'static str] {
         checks::WARNINGS
     }

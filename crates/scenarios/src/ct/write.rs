@@ -77,6 +77,10 @@ impl Scenario for CtWrite {
         "an SCT"
     }
 
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some(checks::ALL.to_vec())
+    }
+
     fn warnings(&self) -> &'static [&'static str] {
         checks::WARNINGS
     }

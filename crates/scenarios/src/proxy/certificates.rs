@@ -26,6 +26,9 @@ const ISSUER: &str = "certificate_issuer";
 const SERIAL: &str = "certificate_serial";
 const ONCE: &str = "certificate_once";
 
+/// All checks of a certificate.
+pub(super) const ALL: [&str; 4] = [NAME, ISSUER, SERIAL, ONCE];
+
 /// Result of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 

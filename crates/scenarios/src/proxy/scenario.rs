@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lucarne_load::{Failure, Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
-use super::certificates::Certificates;
+use super::certificates::{self, Certificates};
 use super::options::ProxyScenarioOptions;
 use super::shared_state::SharedState;
-use super::user::ProxyUser;
+use super::user::{ProxyUser, STATUS};
 
 /// Builds the scenario from `options`.
 ///
@@ -25,6 +25,10 @@ impl Scenario for ProxyLoad {
             ("proxy_certificates", "counter"),
             ("proxy_connect_duration", "trend"),
         ])
+    }
+
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some([&[STATUS], &certificates::ALL[..]].concat())
     }
 
     async fn prepare(&self) -> Result<(), PrepareError> {

@@ -12,7 +12,7 @@ use crate::connection_options::list;
 /// Kind of failure: a check of the certificate failed.
 const CERTIFICATE: &str = "certificate";
 /// Check: the response has an expected status.
-const STATUS: &str = "status";
+pub(super) const STATUS: &str = "status";
 /// Trend: time until the response to CONNECT.
 const TUNNEL: &str = "proxy_connect_duration";
 /// Counter: certificates that were not seen before.

@@ -176,6 +176,12 @@ impl ResponseChecks {
         })
     }
 
+    /// Returns the names of all checks, including those of captured values.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let checks = self.checks.iter().map(|check| check.name);
+        checks.chain(self.captures.iter().map(|capture| capture.name))
+    }
+
     /// Returns whether there are no checks and no captures.
     pub(super) fn is_empty(&self) -> bool {
         self.checks.is_empty() && self.captures.is_empty()

@@ -24,6 +24,13 @@ impl Scenario for Rest {
         Some(&[])
     }
 
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        let requests = self.0.requests.iter();
+        let checks =
+            requests.flat_map(|request| request.checks.names().chain([request.status_check]));
+        Some(checks.collect())
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         let mut endpoints = Vec::new();

@@ -18,7 +18,7 @@ use crate::preparing::Retries;
 /// Limit of concurrent requests.
 const AT_ONCE: usize = 8;
 /// Name of the check that a store accepts objects before the run.
-const READY: &str = "store is ready";
+pub(super) const READY: &str = "store is ready";
 /// Number of retries for a store that is not ready, one per second.
 const RETRIES: u32 = 30;
 

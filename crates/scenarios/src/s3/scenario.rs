@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
-use super::objects;
+use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG};
 use super::options::S3Options;
-use super::shared_state::SharedState;
-use super::user::S3User;
+use super::shared_state::{SharedState, WRITTEN};
+use super::user::{DELETED, S3User};
+use super::{conditional_put, objects};
 
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
@@ -24,6 +25,18 @@ struct S3(Arc<SharedState>);
 impl Scenario for S3 {
     fn metrics(&self) -> Option<OwnMetrics> {
         Some(&[("cell_seconds", "gauge"), ("object_bytes", "counter")])
+    }
+
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some(vec![
+            objects::READY,
+            objects::LISTED,
+            WRITTEN,
+            ACKNOWLEDGED,
+            ENTITY_TAG,
+            DELETED,
+            conditional_put::CHECK,
+        ])
     }
 
     async fn prepare(&self) -> Result<(), PrepareError> {

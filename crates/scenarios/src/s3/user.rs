@@ -289,7 +289,7 @@ fn acknowledged(
 }
 
 /// Name of the check that a deleted object no longer exists.
-const DELETED: &str = "object is deleted";
+pub(super) const DELETED: &str = "object is deleted";
 
 /// Counter of payload bytes.
 const OBJECT_BYTES: &str = "object_bytes";

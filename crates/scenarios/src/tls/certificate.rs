@@ -35,6 +35,9 @@ pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
 
+/// All checks of a certificate.
+pub(super) const ALL: [&str; 7] = [NAME, CHAIN, ORDER, ORDER_TLS12, EXPIRY, FINGERPRINT, SCTS];
+
 /// Checks of recommendations: TLS 1.3 only recommends an order (SHOULD), which TLS 1.2 requires.
 pub(super) const WARNINGS: &[&str] = &[ORDER];
 

@@ -7,7 +7,7 @@ use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUs
 use super::certificate::{self, Examiner};
 use super::options::TlsScenarioOptions;
 use super::shared_state::SharedState;
-use super::user::TlsUser;
+use super::user::{RESUMED, STATUS, TlsUser};
 use crate::connection_options::{self, wrong};
 
 /// Builds the scenario from `options`, with `seed` for its random choices.
@@ -56,6 +56,10 @@ impl Scenario for TlsLoad {
             Some(_) => "a response",
             None => "a TLS handshake",
         }
+    }
+
+    fn checks(&self) -> Option<Vec<&'static str>> {
+        Some([&[RESUMED, STATUS], &certificate::ALL[..]].concat())
     }
 
     fn warnings(&self) -> &'static [&'static str] {

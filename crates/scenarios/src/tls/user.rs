@@ -10,9 +10,9 @@ use crate::connection_options::list;
 use crate::random::Random;
 
 /// Check: a user with a session resumes it.
-const RESUMED: &str = "handshake_resumed";
+pub(super) const RESUMED: &str = "handshake_resumed";
 /// Check: the response has an expected status.
-const STATUS: &str = "status";
+pub(super) const STATUS: &str = "status";
 
 /// A user: its client, and its sessions to resume.
 pub(super) struct TlsUser {

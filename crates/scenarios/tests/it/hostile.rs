@@ -96,7 +96,7 @@ fn run(scenario: &str, options: Value) -> Outcome {
         &mut report,
     );
     let plan = plan.unwrap_or_else(|| panic!("{:#?}", report.problem_lines()));
-    plan.into_run(7).unwrap().start().wait()
+    crate::finished(plan.into_run(7).unwrap())
 }
 
 fn rest(server: &Hostile, http: u8) -> Outcome {

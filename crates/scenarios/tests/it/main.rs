@@ -12,3 +12,16 @@ mod liar;
 mod proxy;
 mod rest_tls;
 mod s3;
+
+/// Waits for the end of the run, and verifies that the scenarios list all their checks.
+fn finished(run: lucarne_load::Run) -> lucarne_load::Outcome {
+    let scenarios = run.scenarios.iter();
+    let known: Vec<_> = scenarios
+        .flat_map(|planned| planned.scenario.checks().unwrap())
+        .collect();
+    let outcome = run.start().wait();
+    for check in &outcome.summary.checks {
+        assert!(known.contains(&check.name.as_str()), "{}", check.name);
+    }
+    outcome
+}

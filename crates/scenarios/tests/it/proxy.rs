@@ -115,7 +115,7 @@ fn run(options: ProxyScenarioOptions, requests: u64) -> Outcome {
         scenarios: vec![ScenarioConfig::new("proxy", executor, scenario)],
         ..Run::default()
     };
-    run.start().wait()
+    crate::finished(run)
 }
 
 fn counter(outcome: &Outcome, metric: &str) -> u64 {

@@ -29,7 +29,7 @@ fn plan(yaml: &str, api: &Api) -> Result<Plan, Vec<String>> {
 
 pub(crate) fn run(yaml: &str, api: &Api) -> Outcome {
     let plan = plan(yaml, api).unwrap_or_else(|said| panic!("{said:#?}"));
-    plan.into_run(7).unwrap().start().wait()
+    crate::finished(plan.into_run(7).unwrap())
 }
 
 /// Returns a plan of one scenario with these lines of `options`.

@@ -50,7 +50,7 @@ fn with_demands(executor: ExecutorConfig, scenario: Arc<dyn Scenario>) -> Outcom
         }],
         ..Run::default()
     };
-    run.start().wait()
+    crate::finished(run)
 }
 
 fn tag<'s>(series: &'s Series, name: &str) -> Option<&'s str> {

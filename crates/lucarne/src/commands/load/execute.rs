@@ -19,6 +19,9 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     if let Err(why) = run.check_thresholds() {
         return misconfigured(why);
     }
+    if let Err(why) = run.check_allowed() {
+        return misconfigured(why);
+    }
     let baseline = match output.report.baseline() {
         Ok(baseline) => baseline,
         Err(why) => return misconfigured(why),
