@@ -255,6 +255,11 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     assert_eq!(merged.timeline.points[0].scenarios[0].asked, 400.0);
     assert_eq!(read.check(), Ok(()));
     assert_eq!(merged.check(), Ok(()));
+    // Counts that are too large stay at the limit.
+    let mut large = read.clone();
+    large.scenarios[0].asked = u64::MAX;
+    let merged = Summary::merge(vec![large, read]).unwrap();
+    assert_eq!(merged.scenarios[0].asked, u64::MAX);
     assert!(Summary::merge(Vec::new()).is_err());
     let mut without_interval = summary.clone();
     without_interval.timeline.interval = 0.0;
