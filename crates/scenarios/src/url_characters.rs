@@ -5,15 +5,17 @@ const MARKS: &str = "-._~:/?#[]@!$&'()*+,;=%";
 
 /// A character that is not allowed in a URL.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a URL cannot contain {0:?}: write {}", percent_encoded(*.0))]
-pub(crate) struct UrlCharacterError(char);
+#[error("a URL cannot contain {found:?}: write {}", percent_encoded(*.found))]
+pub(crate) struct UrlCharacterError {
+    found: char,
+}
 
 /// Checks that a part of a path or of a query has only characters of a URL. Values of templates are
 /// not part of `text`, because they are percent-encoded.
 pub(crate) fn check(text: &str) -> Result<(), UrlCharacterError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || MARKS.contains(c);
     match text.chars().find(|c| !allowed(*c)) {
-        Some(other) => Err(UrlCharacterError(other)),
+        Some(found) => Err(UrlCharacterError { found }),
         None => Ok(()),
     }
 }

@@ -92,7 +92,7 @@ fn plans_that_make_no_sense() {
         ),
         (
             "rest",
-            "      url: \"http://127.0.0.1:1/o k\"\n",
+            "      { url: \"http://127.0.0.1:1/o k\" }\n",
             "plan.yaml:8: scenarios.s.options: url: a URL cannot contain ' ': write %20",
         ),
         (
