@@ -260,8 +260,9 @@ mod tests {
 
     #[test]
     fn figures_that_cannot_be_true_are_named() {
+        type Change = fn(&mut Summary);
         assert_eq!(sample::summary().check(), Ok(()));
-        let cases: [(fn(&mut Summary), &str); 9] = [
+        let cases: [(Change, &str); 9] = [
             (
                 |it| it.scenarios[0].asked = u64::MAX,
                 "asked of scenario \"write\" is 18446744073709551615, expected at most \
