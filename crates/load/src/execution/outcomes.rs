@@ -51,6 +51,8 @@ impl Execution {
             _ if finish.failed => Verdict::Crossed,
             _ => summary.held(),
         };
+        // `lucarne load merge` refuses a summary that contradicts itself.
+        debug_assert_eq!(summary.check(), Ok(()));
         self.snapshots.send_replace(Arc::new(snapshot));
         Outcome {
             verdict: summary.verdict,
