@@ -90,7 +90,8 @@ impl Summary {
         Ok(())
     }
 
-    /// Compares the checks of one set of tags with the metric `checks`, which omits optional checks.
+    /// Compares the checks of one set of tags with the metric `checks`, which omits optional
+    /// checks.
     fn check_checks(&self, series: &Series) -> Result<(), ImpossibleFigure> {
         let Some(Metric::Rate { good, total }) = series.metrics.get("checks") else {
             return Ok(());

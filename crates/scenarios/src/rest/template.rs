@@ -154,7 +154,7 @@ impl Template {
         }
     }
 
-    /// Returns the parts without values, as they will be written.
+    /// Returns the parts without values, in their written form.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
