@@ -121,8 +121,8 @@ fn the_message_of_a_single_request_has_no_index() {
             "url: a URL cannot contain ' ': write %20",
         ),
         (
-            json!({ "url": "https://a/{{unique}}?q=a|b" }),
-            "url: a URL cannot contain '|': write %7C",
+            json!({ "url": "https://a/{{unique}}?q=caf\u{e9}" }),
+            "url: a URL cannot contain '\u{e9}': write %C3%A9",
         ),
         (
             json!({ "url": "https://a/{{uniqe}}" }),
