@@ -39,9 +39,11 @@ async fn fetch(
         let client = Client::new(endpoint.clone(), options.clone());
         loops.spawn(repeat(client, path.clone(), answered.clone()));
     }
+    // The loops run in their tasks during the warm-up.
     sleep(plan.warm_up).await;
     mark()?;
     let before = answered.load(Ordering::Relaxed);
+    // The measured time.
     sleep(plan.duration).await;
     let count = answered.load(Ordering::Relaxed) - before;
     mark()?;

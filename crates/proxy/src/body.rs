@@ -64,9 +64,7 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = self.poll_next(cx);
-        stalled::polled(&frame);
-        frame
+        stalled::polled(self.poll_next(cx))
     }
 
     fn is_end_stream(&self) -> bool {

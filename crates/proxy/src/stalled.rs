@@ -31,13 +31,14 @@ tokio::task_local! {
     static SENDING: Cell<BodyEvent>;
 }
 
-/// Records the result of polling a body in the task that sends the body.
-pub(crate) fn polled<F, E>(result: &Poll<Option<Result<F, E>>>) {
-    record(match result {
+/// Records the result of polling a body in the task that sends the body, and returns it.
+pub(crate) fn polled<F, E>(result: Poll<Option<Result<F, E>>>) -> Poll<Option<Result<F, E>>> {
+    record(match &result {
         Poll::Pending => BodyEvent::Waiting,
         Poll::Ready(Some(Ok(_))) => BodyEvent::Frame,
         Poll::Ready(Some(Err(_)) | None) => BodyEvent::None,
     });
+    result
 }
 
 /// Records that the body of this task is dropped.
@@ -90,6 +91,7 @@ where
 /// Runs `task` until it ends, or until the receiver of its body has accepted no bytes for `idle`.
 async fn limited<F: Future>(task: F, idle: Duration) {
     let mut task = pin!(task);
+    // The limit itself: `poll_fn` polls this timer only while the receiver accepts nothing.
     let mut alarm = pin!(sleep(idle));
     std::future::poll_fn(|cx: &mut Context<'_>| {
         if task.as_mut().poll(cx).is_ready() {
@@ -118,7 +120,7 @@ mod tests {
     /// within `time`.
     async fn ends(first: Poll<Option<Result<(), ()>>>, time: Duration) -> bool {
         let task = async move {
-            polled(&first);
+            let _ = polled(first);
             std::future::pending::<()>().await;
         };
         let limited = limited(task, Duration::from_millis(10));

@@ -36,7 +36,7 @@ pub struct Trust {
 
 /// State that the verifiers of a proxy share.
 pub(crate) struct Verification {
-    trusting: lucarne_net::Verifier,
+    trusting: Arc<lucarne_net::Verifier>,
     trust: Trust,
     observer: Option<Arc<Observer>>,
     /// Names and certificates of the last failures, because the error of the handshake does not
@@ -44,16 +44,15 @@ pub(crate) struct Verification {
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
-/// Verifies the certificates of all hosts that are not insecure.
+/// Verifies the certificates of all hosts that are not insecure, or accepts any certificate of an
+/// insecure host. That server must prove that it has the key, unless the kind of key is not
+/// supported.
 #[derive(Debug)]
-struct Verifier(Arc<Verification>);
-
-/// Accepts any certificate of an insecure host. The server must prove that it has the key, unless
-/// the kind of key is not supported.
-#[derive(Debug)]
-struct InsecureVerifier {
+struct Verifier {
     verification: Arc<Verification>,
-    any: lucarne_net::Verifier,
+    /// Verifies the signatures of handshakes.
+    signatures: Arc<lucarne_net::Verifier>,
+    accepts_insecure: bool,
 }
 
 /// Values for hosts whose certificates are verified, and for insecure hosts: TLS settings, or TLS
@@ -97,7 +96,7 @@ impl From<OtherFingerprint> for Error {
 impl Verification {
     pub(crate) fn new(trust: Trust, observer: Option<Arc<Observer>>) -> Arc<Self> {
         Arc::new(Verification {
-            trusting: lucarne_net::Verifier::trusting(trust.trusted.clone()),
+            trusting: Arc::new(lucarne_net::Verifier::trusting(trust.trusted.clone())),
             trust,
             observer,
             wrong: Mutex::default(),
@@ -106,12 +105,17 @@ impl Verification {
 
     /// Returns the verifiers for TLS settings.
     pub(crate) fn verifiers(self: &Arc<Self>) -> ByHost<Arc<dyn ServerCertVerifier>> {
-        ByHost {
-            verified: Arc::new(Verifier(self.clone())),
-            insecure: Arc::new(InsecureVerifier {
+        let verifier = |signatures, accepts_insecure| -> Arc<dyn ServerCertVerifier> {
+            Arc::new(Verifier {
                 verification: self.clone(),
-                any: lucarne_net::Verifier::accepting_any(),
-            }),
+                signatures,
+                accepts_insecure,
+            })
+        };
+        let any = Arc::new(lucarne_net::Verifier::accepting_any());
+        ByHost {
+            verified: verifier(self.trusting.clone(), false),
+            insecure: verifier(any, true),
         }
     }
 
@@ -213,48 +217,11 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Verified {
-        self.0.observe(leaf, intermediates, name, ocsp);
-        self.0.verify(leaf, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let trusting = &self.0.trusting;
-        trusting.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let trusting = &self.0.trusting;
-        trusting.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.trusting.supported_verify_schemes()
-    }
-}
-
-impl ServerCertVerifier for InsecureVerifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Verified {
         let verification = &self.verification;
         verification.observe(leaf, intermediates, name, ocsp);
         // A second check of the host, in case a caller uses this verifier for another host.
-        if host_of(name).is_some_and(|host| verification.is_insecure(&host)) {
+        let is_insecure = || host_of(name).is_some_and(|host| verification.is_insecure(&host));
+        if self.accepts_insecure && is_insecure() {
             return Ok(ServerCertVerified::assertion());
         }
         verification.verify(leaf, intermediates, name, ocsp, now)
@@ -266,7 +233,7 @@ impl ServerCertVerifier for InsecureVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.any
+        self.signatures
             .verify_tls12_signature(message, certificate, signed)
     }
 
@@ -276,12 +243,12 @@ impl ServerCertVerifier for InsecureVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.any
+        self.signatures
             .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.any.supported_verify_schemes()
+        self.signatures.supported_verify_schemes()
     }
 }
 

@@ -116,7 +116,8 @@ impl Collector {
         }
     }
 
-    /// Waits, and returns `false` if the exporter stops.
+    /// Waits for the collector's Retry-After, or the pause before a retry. Returns `false` if the
+    /// exporter stops.
     async fn waited(&mut self, pause: Duration) -> bool {
         tokio::select! {
             biased;

@@ -162,6 +162,14 @@ fn metrics_arrive_at_their_interval() {
 }
 
 /// Returns the value of the metric of lost spans.
+/// Creates a log that exports only traces, to this collector.
+fn traced_to(collector: &Collector) -> LogUnderTest {
+    let endpoint = &collector.endpoint;
+    log(&format!(
+        "{{endpoint: '{endpoint}', metrics_interval: off}}"
+    ))
+}
+
 async fn dropped_spans(log: &LogUnderTest) -> u64 {
     let site = Client::new(format!("http://{}", log.address()));
     let metrics = site.get("metrics").await.unwrap().text();
@@ -176,10 +184,7 @@ fn a_request_to_an_overloaded_collector_is_retried() {
         response("503 Service Unavailable", "", b""),
         response("429 Too Many Requests", "retry-after: 0\r\n", b""),
     ]);
-    let endpoint = &collector.endpoint;
-    let log = log(&format!(
-        "{{endpoint: '{endpoint}', metrics_interval: off}}"
-    ));
+    let log = traced_to(&collector);
     let mut server = log.start().unwrap();
     run(async {
         log.ready(EVENT_TIMEOUT).await.unwrap();
@@ -202,10 +207,7 @@ fn spans_that_the_collector_rejects_are_lost() {
     // `partial_success` with the number of rejected spans and the reason.
     let partial = b"\x0a\x09\x08\x03\x12\x05quota";
     let collector = Collector::responding([response("200 OK", "", partial)]);
-    let endpoint = &collector.endpoint;
-    let log = log(&format!(
-        "{{endpoint: '{endpoint}', metrics_interval: off}}"
-    ));
+    let log = traced_to(&collector);
     let mut server = log.start().unwrap();
     run(async {
         log.ready(EVENT_TIMEOUT).await.unwrap();

@@ -190,6 +190,7 @@ fn following_does_not_go_back_in_time() {
             let deadline = Instant::now() + EVENT_TIMEOUT;
             while ignored() < count {
                 assert!(Instant::now() < deadline, "nothing is ignored");
+                // A poll interval: the command writes to a file, which sends no event.
                 thread::sleep(std::time::Duration::from_millis(50));
             }
         }

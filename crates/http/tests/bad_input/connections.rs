@@ -1,0 +1,152 @@
+//! Connections: their number, their memory while idle, and their end at a shutdown.
+
+use super::*;
+
+#[tokio::test]
+async fn more_connections_than_there_may_be() {
+    let (_test, server) = demo(small()).await;
+    let mut within = Vec::new();
+    for _ in 0..50 {
+        within.push(server.connect().await);
+    }
+    server.counts("lucarne_http_connections ", 50).await;
+    let mut beyond = server.connect().await;
+    beyond
+        .send(b"GET /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    let answer = beyond.answer().await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("5"))
+    );
+    assert_eq!(within[0].get("/demo/checkpoint").await.status, 200);
+    drop((within, beyond));
+    eventually("there is room again", async || {
+        server.get("/demo/checkpoint").await.status == 200
+    })
+    .await;
+}
+
+/// Ten thousand idle connections, half of them after a request, do not prevent responses. The test
+/// also prints the memory of each connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files
+        .maximum
+        .map(|most| most.min(1 << 20))
+        .or(Some(1 << 20));
+    let _ = setrlimit(Resource::Nofile, files);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20) as usize;
+    // Both ends of each connection are in this process.
+    let count = 10_000.min((most.saturating_sub(200)) / 2);
+    if count < 10_000 {
+        println!("only {count} connections: the limit is {most} open files");
+    }
+
+    let (_test, server) = demo(Limits {
+        // Longer than the test takes on a busy machine.
+        idle_timeout: Duration::from_secs(600),
+        ..Limits::default()
+    })
+    .await;
+    let before = resident();
+    let mut idle = Vec::with_capacity(count);
+    for n in 0..count {
+        let mut client = server.connect().await;
+        if n % 2 == 0 {
+            assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+        }
+        idle.push(client);
+    }
+    // Connections that have had a request drop their state after five seconds.
+    let each = || resident().saturating_sub(before) / count;
+    until("a connection costs less than 16 KiB", || each() < 16 << 10).await;
+    println!("{count} idle connections, {} bytes each, both ends", each());
+    still_there(&server).await;
+    assert_eq!(idle[0].get("/demo/checkpoint").await.status, 200);
+    assert_eq!(idle[count - 1].get("/demo/checkpoint").await.status, 200);
+    // Idle connections do not delay the shutdown.
+    in_time("the end of the server", server.stop())
+        .await
+        .unwrap();
+}
+
+/// A connection that has dropped its state still accepts requests.
+#[tokio::test]
+async fn an_idle_connection_wakes_up() {
+    const LONG: Duration = Duration::from_secs(600);
+    let (_test, server) = demo(Limits {
+        idle_timeout: LONG,
+        header_timeout: LONG,
+        ..Limits::default()
+    })
+    .await;
+    let mut client = server.connect().await;
+    // This test depends on time: a connection drops its state after five idle seconds. If it has
+    // not done so on a busy machine, the responses are the same.
+    let idle = || tokio::time::sleep(Duration::from_millis(5200));
+    assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+    idle().await;
+    assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+    // The same in the middle of a request head.
+    client.send(b"GET /demo/checkpoint HT").await;
+    idle().await;
+    client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(client.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_in_flight_are_finished_at_shutdown() {
+    let test = TestLog::start("demo").await;
+    test.fill(1).await;
+    let gate = Gate::closed(&test.assets);
+    let server = Server::start(
+        vec![test.log.clone()],
+        Limits {
+            // Longer than the test takes on a busy machine.
+            drain_timeout: Duration::from_secs(600),
+            ..small()
+        },
+    )
+    .await;
+    let address = server.address;
+    let mut idle = server.connect().await;
+    assert_eq!(idle.get("/demo/checkpoint").await.status, 200);
+    let mut waiting = server.connect().await;
+    let body = test.chain("late.example").to_json();
+    waiting.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
+    gate.reached().await;
+    let stopped = server.stop();
+    assert!(idle.closed().await, "idle connections are let go at once");
+    gate.open();
+    let answer = waiting.answer().await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(waiting.closed().await);
+    stopped.await.unwrap();
+    assert!(
+        tokio::net::TcpStream::connect(address).await.is_err(),
+        "nobody listens any more"
+    );
+}
+
+#[tokio::test]
+async fn a_drain_has_an_end() {
+    let (_test, server) = demo(Limits {
+        body_timeout: Duration::from_secs(60),
+        drain_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    })
+    .await;
+    let mut stuck = server.connect().await;
+    stuck
+        .send(b"POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+        .await;
+    let held = || server.metric("lucarne_http_inflight_bytes ");
+    until("the server waits for the body", || held() > 0).await;
+    in_time("the end of the server", server.stop())
+        .await
+        .unwrap();
+    assert!(stuck.closed().await);
+}
