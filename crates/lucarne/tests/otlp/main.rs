@@ -161,7 +161,6 @@ fn metrics_arrive_at_their_interval() {
     assert_eq!(metric("lucarne_build_info").messages(5).len(), 1);
 }
 
-/// Returns the value of the metric of lost spans.
 /// Creates a log that exports only traces, to this collector.
 fn traced_to(collector: &Collector) -> LogUnderTest {
     let endpoint = &collector.endpoint;
@@ -170,6 +169,7 @@ fn traced_to(collector: &Collector) -> LogUnderTest {
     ))
 }
 
+/// Returns the value of the metric of lost spans.
 async fn dropped_spans(log: &LogUnderTest) -> u64 {
     let site = Client::new(format!("http://{}", log.address()));
     let metrics = site.get("metrics").await.unwrap().text();
