@@ -1,7 +1,64 @@
-//! A log and its tree heads, shared by the seeds and the targets.
+//! Fuzz targets, one for each parser, and their seeds. The tests run each target on its seeds;
+//! `cargo xtask fuzz` explores from them with libFuzzer.
+
+mod seeds;
+
+use std::collections::BTreeMap;
 
 use lucarne_ct::LogKey;
 use lucarne_tlog::{EMPTY_ROOT, Hash};
+
+// The crate includes these files instead of their crate, because instrumenting that crate would
+// instrument two databases.
+#[path = "../crates/log/src/error/record_error.rs"]
+mod error;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../crates/log/src/submit/forward_wire.rs"]
+mod forward;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../crates/log/src/data/record.rs"]
+mod record;
+
+/// Calls a macro with the names of all targets.
+#[macro_export]
+macro_rules! with_targets {
+    ($macro:ident) => {
+        $macro! {
+            batch ccadb_csv certificate chain_json checkpoint lint log_list note ocsp_scts
+            precert_tbs roots_pem round_record sct_json sct_list signature signed_checkpoint
+            signer_request submission tile_leaf tile_path
+        }
+    };
+}
+
+/// Declares the module of each target, and [`target`].
+macro_rules! declare {
+    ($($name:ident)*) => {
+        mod targets {
+            $(pub(crate) mod $name;)*
+        }
+
+        /// Returns the target of this name: a function that panics if a rule does not hold for its
+        /// input.
+        pub fn target(name: &str) -> Option<fn(&[u8])> {
+            match name {
+                $(stringify!($name) => Some(targets::$name::run),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+with_targets!(declare);
+
+/// Returns the seeds of each target.
+///
+/// # Panics
+///
+/// If a seed cannot be generated.
+pub fn seeds() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
+    seeds::all().expect("seeds from constants").0
+}
 
 /// Origin of the log.
 pub const ORIGIN: &str = "fuzz.example/2026h2";

@@ -1,78 +1,46 @@
-//! Writes the seeds of the fuzz targets: `seeds <folder>`, with a folder for each target. All seeds
-//! are generated here; real certificates are added if they are available (CONTRIBUTING.md,
-//! "Testing").
+//! The seeds of the fuzz targets. All seeds are generated here; real certificates are added if they
+//! are available (CONTRIBUTING.md, "Testing").
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-// Instrumented code needs libFuzzer's counters, even in an ordinary binary.
-use libfuzzer_sys as _;
 use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validator};
-use lucarne_fuzz::{HEADS, ORIGIN, log_key};
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 use lucarne_signer::Head;
 use lucarne_signer::wire::{self, Request, Wish};
 
-// `record` uses this module.
-#[path = "../crates/log/src/error/record_error.rs"]
-mod error;
-
-#[allow(dead_code)]
-#[path = "../crates/log/src/data/record.rs"]
-mod record;
-
-#[allow(dead_code)]
-#[path = "../crates/log/src/submit/forward_wire.rs"]
-mod forward;
+use crate::{HEADS, ORIGIN, forward, log_key, record};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const NOW_MS: u64 = 1_790_000_000_000;
 
-fn main() -> Outcome {
-    let folder = std::env::args_os().nth(1).ok_or("usage: seeds <folder>")?;
-    let mut seeds = Seeds {
-        folder: folder.into(),
-        count: HashMap::new(),
-    };
+/// Returns the seeds of each target.
+pub(crate) fn all() -> Outcome<Seeds> {
+    let mut seeds = Seeds::default();
     texts(&mut seeds)?;
     let chains = minted()?;
     for chain in &chains {
         certificates(&mut seeds, chain)?;
     }
     entries(&mut seeds, &chains)?;
-    let real = real_chains();
-    for chain in &real {
-        certificates(&mut seeds, chain)?;
+    for chain in real_chains() {
+        certificates(&mut seeds, &chain)?;
     }
-    println!(
-        "seeds: {} minted chains, {} real ones",
-        chains.len(),
-        real.len()
-    );
-    Ok(())
+    Ok(seeds)
 }
 
-/// Numbered files, in one folder for each target.
-struct Seeds {
-    folder: PathBuf,
-    count: HashMap<&'static str, usize>,
-}
+/// Inputs by target.
+#[derive(Default)]
+pub(crate) struct Seeds(pub(crate) BTreeMap<&'static str, Vec<Vec<u8>>>);
 
 impl Seeds {
-    fn add(&mut self, target: &'static str, seed: impl AsRef<[u8]>) -> Outcome {
-        let folder = self.folder.join(target);
-        let count = self.count.entry(target).or_default();
-        if *count == 0 {
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir_all(&folder)?;
-        }
-        fs::write(folder.join(format!("{count:04}")), seed)?;
-        *count += 1;
-        Ok(())
+    fn add(&mut self, target: &'static str, seed: impl AsRef<[u8]>) {
+        let seeds = self.0.entry(target).or_default();
+        seeds.push(seed.as_ref().to_vec());
     }
 }
 
@@ -81,19 +49,19 @@ fn texts(seeds: &mut Seeds) -> Outcome {
     let key = log_key();
     for (size, root, timestamp) in HEADS {
         let note = key.sign_checkpoint(ORIGIN, size, &root, timestamp)?;
-        seeds.add("note", &note)?;
-        seeds.add("signed_checkpoint", &note)?;
+        seeds.add("note", &note);
+        seeds.add("signed_checkpoint", &note);
         let text = note.split_inclusive('\n').take(3).collect::<String>();
-        seeds.add("checkpoint", &text)?;
-        seeds.add("checkpoint", format!("{text}extension\n"))?;
+        seeds.add("checkpoint", &text);
+        seeds.add("checkpoint", format!("{text}extension\n"));
     }
-    seeds.add("log_list", log_list())?;
+    seeds.add("log_list", log_list());
     for kind in 0..5 {
         // Unchanged, with another key, and with a changed byte in digest, key and signature.
-        seeds.add("signature", [kind, 0, 0, 0, 7])?;
-        seeds.add("signature", [kind, 1, 2, 0])?;
+        seeds.add("signature", [kind, 0, 0, 0, 7]);
+        seeds.add("signature", [kind, 1, 2, 0]);
         for what in [0, 1, 2, 10, 18] {
-            seeds.add("signature", [kind, 3, 3, 1, what, 100, 1, 7, 7])?;
+            seeds.add("signature", [kind, 3, 3, 1, what, 100, 1, 7, 7]);
         }
     }
     for path in [
@@ -103,7 +71,7 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         "tile/data/x999/x001/000",
         "tile/data/001.p/1",
     ] {
-        seeds.add("tile_path", path)?;
+        seeds.add("tile_path", path);
     }
     Ok(())
 }
@@ -199,36 +167,37 @@ fn minted() -> Outcome<Vec<Ders>> {
 /// Adds the seeds from the certificates of a chain: JSON bodies, certificates, SCT lists, PEM, CSV.
 fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
     let json = lucarne_mint::Chain::new(chain.clone()).to_json();
-    seeds.add("chain_json", &json)?;
-    seeds.add("submission", &json)?;
+    seeds.add("chain_json", &json);
+    seeds.add("submission", &json);
     for der in chain {
-        seeds.add("certificate", der)?;
+        seeds.add("certificate", der);
     }
     let leaf = &chain[0];
     let parsed = Certificate::parse(leaf).ok();
     if let Some(list) = parsed.and_then(|leaf| leaf.embedded_scts().ok()?) {
-        seeds.add("sct_list", list)?;
-        seeds.add("ocsp_scts", ocsp_response(list))?;
+        seeds.add("sct_list", list);
+        seeds.add("ocsp_scts", ocsp_response(list));
     }
     let poison = parsed.and_then(|leaf| leaf.extension(oid::POISON.as_bytes()));
     let issuer = chain.get(1).map_or(&[][..], Vec::as_slice);
     let length = u16::try_from(leaf.len())?.to_be_bytes();
-    seeds.add("lint", [&length, leaf.as_slice(), issuer].concat())?;
+    seeds.add("lint", [&length, leaf.as_slice(), issuer].concat());
     if poison.is_some() {
-        seeds.add("precert_tbs", [&length, leaf.as_slice(), issuer].concat())?;
+        seeds.add("precert_tbs", [&length, leaf.as_slice(), issuer].concat());
     }
     let pem: String = chain
         .iter()
         .map(|der| pem::encode("CERTIFICATE", der))
         .collect();
-    seeds.add("roots_pem", format!("# a comment\n{pem}"))?;
+    seeds.add("roots_pem", format!("# a comment\n{pem}"));
     let last = chain
         .last()
         .map(|der| pem::encode("CERTIFICATE", der))
         .unwrap_or_default();
     let header = "CA Owner,Certificate Record Type,Mozilla Status,X.509 Certificate (PEM)";
     let csv = format!("{header}\nan owner,Root Certificate,Included,\"'{last}'\"\n");
-    seeds.add("ccadb_csv", csv)
+    seeds.add("ccadb_csv", csv);
+    Ok(())
 }
 
 /// Adds the seeds that a log creates from accepted chains: leaves, records, SCTs.
@@ -249,16 +218,16 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
             seeds.add(
                 "sct_json",
                 key.sign_sct(NOW_MS, &entry.signed, index)?.to_json(),
-            )?;
+            );
             items.push(forward::Item {
                 entry,
                 not_before_ms: Some(NOW_MS as i64),
             });
         }
-        seeds.add("tile_leaf", &tile)?;
+        seeds.add("tile_leaf", &tile);
     }
     items.truncate(forward::MOST_ENTRIES);
-    seeds.add("batch", forward::Batch::encode(&[7; 32], &items))?;
+    seeds.add("batch", forward::Batch::encode(&[7; 32], &items));
     let placed = forward::Outcome::Placed {
         index: 1,
         timestamp_ms: NOW_MS,
@@ -271,7 +240,7 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
         },
         outcomes: vec![placed, forward::Outcome::Lost],
     };
-    seeds.add("batch", answer.encode())?;
+    seeds.add("batch", answer.encode());
     let mut writer = record::RecordWriter::with_capacity(tile.len());
     writer.entries().extend_from_slice(&tile);
     let step = record::Step {
@@ -285,11 +254,12 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
         .iter()
         .filter_map(|chain| chain.last())
         .map(Vec::as_slice);
-    seeds.add("round_record", writer.finish(&step, issuers).0)?;
-    signer_requests(seeds, tile)
+    seeds.add("round_record", writer.finish(&step, issuers).0);
+    signer_requests(seeds, tile);
+    Ok(())
 }
 
-fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
+fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) {
     let (size, root, timestamp_ms) = HEADS[2];
     let head = Head {
         size,
@@ -307,11 +277,11 @@ fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
         let log_id = log_key().log_id();
         let frame = Request { log_id, wish }.encode();
         // The frame starts with its length.
-        seeds.add("signer_request", &frame[4..])?;
+        seeds.add("signer_request", &frame[4..]);
     }
     let signatures = wire::encode_signatures(&[vec![1; 70], vec![2; 72]]);
     let response = wire::encode_response(wire::Status::Done, &signatures);
-    seeds.add("signer_request", &response[4..])
+    seeds.add("signer_request", &response[4..]);
 }
 
 /// Returns the chains in the corpus of real certificates, or no chains if the corpus is absent.

@@ -45,7 +45,7 @@ struct Options {
 #[derive(Clone, clap::Args)]
 struct Common {
     /// Path of the lucarne binary to measure
-    #[arg(long, default_value = "target/release/lucarne")]
+    #[arg(long, default_value = "target/dist/lucarne")]
     binary: PathBuf,
     /// Core that the server runs on [default: any]
     #[arg(long)]

@@ -3,13 +3,11 @@
 //!
 //! The input is the length of a precertificate (two bytes), the precertificate, and possibly a
 //! Precertificate Signing Certificate.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{Certificate, tbs_without_poison, tbs_without_poison_for};
 use lucarne_mint::{Der, oid};
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some((length, rest)) = input.split_first_chunk() else {
         return;
     };
@@ -50,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
         Some(extension.raw.to_vec())
     };
     assert_eq!(key_id(&spliced), key_id(&preissuer));
-});
+}
 
 /// Returns true for a CA with the extended key usage of RFC 6962 section 3.1.
 fn signs_precertificates(certificate: &Certificate<'_>) -> bool {

@@ -1,21 +1,10 @@
 //! A journal record that parses is written with the same bytes.
-#![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 
-// The target includes this file instead of its crate, because the crate depends on two databases.
-// `record` uses this module.
-#[path = "../../crates/log/src/error/record_error.rs"]
-mod error;
+use crate::record::{Record, RecordWriter};
 
-#[allow(dead_code)]
-#[path = "../../crates/log/src/data/record.rs"]
-mod record;
-
-use record::{Record, RecordWriter};
-
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(record) = Record::parse(Bytes::copy_from_slice(bytes)) else {
         return;
     };
@@ -25,4 +14,4 @@ fuzz_target!(|bytes: &[u8]| {
     let (written, entries) = writer.finish(&record.step, issuers);
     assert_eq!(written, bytes);
     assert_eq!(entries, record.entries);
-});
+}

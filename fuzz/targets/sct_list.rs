@@ -1,10 +1,8 @@
 //! A list of SCTs that parses has SCTs that encode to the same bytes.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{Sct, SctList, encode_sct_list};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(list) = SctList::parse(bytes) else {
         return;
     };
@@ -12,4 +10,4 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(scts) = scts {
         assert_eq!(encode_sct_list(&scts).expect("its own list"), bytes);
     }
-});
+}

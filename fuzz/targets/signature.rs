@@ -6,7 +6,6 @@
 //! the key that verifies, the number of changes, the changes (part and kind of change, position,
 //! value), and the message. Signatures differ in each run; a failure prints all values that
 //! reproduce it.
-#![no_main]
 
 use std::sync::LazyLock;
 
@@ -14,7 +13,6 @@ use aws_lc_rs::digest::{self, Digest, SHA256, SHA384, SHA512};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self as aws, EcdsaKeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey};
-use libfuzzer_sys::fuzz_target;
 use lucarne_ecdsa::Claim;
 use lucarne_rsa::Hash;
 
@@ -121,8 +119,11 @@ impl Signer {
     }
 }
 
+/// Digests and their signatures.
+type Signatures = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Valid signatures by kind, to verify in the same batch as the signature of the input.
-static COMPANY: LazyLock<[Vec<(Vec<u8>, Vec<u8>)>; 2]> = LazyLock::new(|| {
+static COMPANY: LazyLock<[Signatures; 2]> = LazyLock::new(|| {
     [0, 1].map(|kind| {
         let sign = |(number, signer): (usize, &Signer)| {
             let hash = signer.hash(kind, 0);
@@ -173,7 +174,7 @@ fn change(bytes: &mut Vec<u8>, how: u8, at: u8, with: u8) {
     }
 }
 
-fuzz_target!(init: { LazyLock::force(&SIGNERS); }, |input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some((&[kind, signing, verifying, count], rest)) = input.split_first_chunk() else {
         return;
     };
@@ -223,4 +224,4 @@ fuzz_target!(init: { LazyLock::force(&SIGNERS); }, |input: &[u8]| {
     if unchanged.0 == signature && unchanged.1 == digest && unchanged.2 == public {
         assert!(theirs && ours != Some(false), "{}", seen());
     }
-});
+}

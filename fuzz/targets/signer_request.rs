@@ -1,14 +1,12 @@
 //! A request to the signer parses in one form only, and the signer decides every request.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use lucarne_fuzz::HEADS;
+use crate::HEADS;
 use lucarne_signer::wire::{
     Request, Wish, decode_response, decode_signatures, encode_response, encode_signatures,
 };
 use lucarne_signer::{Guard, Head};
 
-fuzz_target!(|frame: &[u8]| {
+pub(crate) fn run(frame: &[u8]) {
     if let Ok((status, rest)) = decode_response(frame) {
         assert_eq!(encode_response(status, rest)[4..], *frame);
         if let Ok(signatures) = decode_signatures(rest) {
@@ -34,4 +32,4 @@ fuzz_target!(|frame: &[u8]| {
             assert!(head.size > size || head.root == root);
         }
     }
-});
+}

@@ -1,10 +1,8 @@
 //! Processes a submission from its body to the tile. The last certificate of the chain is the
 //! accepted root, so that an input needs no other file.
-#![no_main]
 
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use lucarne_ct::{
     Certificate, Chain, ChainLimits, EntryKind, Policy, Require, Roots, TileLeaf, TileLeafRef,
     Validator,
@@ -13,7 +11,7 @@ use lucarne_mint::Der;
 
 const NOW_MS: u64 = 1_790_000_000_000;
 
-fuzz_target!(|body: &[u8]| {
+pub(crate) fn run(body: &[u8]) {
     let Ok(chain) = Chain::decode_json(body, &ChainLimits::default()) else {
         return;
     };
@@ -31,7 +29,7 @@ fuzz_target!(|body: &[u8]| {
         submit(&validator, &chain, EntryKind::X509);
         submit(&validator, &chain, EntryKind::Precert);
     }
-});
+}
 
 /// Checks that an accepted entry has the predicted identity, and the same identity when read from
 /// the tile.

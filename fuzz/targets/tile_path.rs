@@ -1,10 +1,8 @@
 //! A tile path that parses is written unchanged, and no property of the tile overflows.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use lucarne_tlog::Tile;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(path) = std::str::from_utf8(bytes) else {
         return;
     };
@@ -13,4 +11,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(tile.covered_by(tile.end_leaf()) && tile.start_leaf() < tile.end_leaf());
         assert!(tile.full().end_leaf() >= tile.end_leaf());
     }
-});
+}

@@ -17,6 +17,9 @@ use crate::step::{cargo, check};
 /// Total time of all targets without `--seconds`.
 const SHARED: Duration = Duration::from_secs(60);
 
+/// Variable that selects the target.
+const TARGET: &str = "LUCARNE_FUZZ_TARGET";
+
 /// Counters and comparisons for libFuzzer, as clang's `-fsanitize=fuzzer` sets them.
 const INSTRUMENTATION: &str = "--cfg fuzzing \
     -Cpasses=sancov-module \
@@ -28,13 +31,10 @@ const INSTRUMENTATION: &str = "--cfg fuzzing \
 /// Builds the targets, and fuzzes the named targets, or all targets, each for the same time.
 pub(crate) fn run(each: Option<Duration>, named: &[String]) -> Result<()> {
     let targets = choose(all_targets()?, named)?;
-    let bin = build()?;
+    let binary = build()?;
     let corpus = root().join("fuzz/corpus");
-    check(
-        Command::new(bin.join("seeds"))
-            .arg(corpus.join("seeds"))
-            .current_dir(root()),
-    )?;
+    let seeds = corpus.join("seeds");
+    check(cargo("run --quiet --package lucarne-fuzz --bin fuzz-seeds --").arg(&seeds))?;
 
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let rounds = targets.len().div_ceil(workers).max(1) as u32;
@@ -51,7 +51,7 @@ pub(crate) fn run(each: Option<Duration>, named: &[String]) -> Result<()> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(target) = lock(&queue).pop_front() {
-                    let outcome = fuzz(&bin.join(&target), &target, &corpus, each);
+                    let outcome = fuzz(&binary, &target, &corpus, each);
                     lock(&failed).extend(outcome.err());
                 }
             });
@@ -96,14 +96,12 @@ fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
     })
 }
 
-/// Builds the fuzz crate and returns the folder of its binaries.
+/// Builds the program for libFuzzer, which has all targets, and returns its path.
 fn build() -> Result<PathBuf> {
     require_cpp_compiler()?;
     let host = host()?;
-    // Not locked: cargo then adds a crate's new dependency to fuzz/Cargo.lock.
-    let mut build = cargo("build --release --bins");
-    build.args(["--manifest-path", "fuzz/Cargo.toml"]);
-    build.args(["--target-dir", "fuzz/target"]);
+    let mut build = cargo("build --profile fuzz --package lucarne-fuzz --features libfuzzer");
+    build.args(["--bin", "fuzz", "--locked", "--target-dir", "fuzz/target"]);
     // With an explicit target, cargo keeps the instrumentation out of build scripts and procedural
     // macros, which would not link with it.
     build.args(["--target", &host]);
@@ -111,11 +109,11 @@ fn build() -> Result<PathBuf> {
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env("RUSTFLAGS", INSTRUMENTATION);
     check(&mut build)?;
-    Ok(root().join("fuzz/target").join(host).join("release"))
+    Ok(root().join("fuzz/target").join(host).join("fuzz/fuzz"))
 }
 
 /// Fails with installation instructions if there is no C++ compiler.
-pub(crate) fn require_cpp_compiler() -> Result<()> {
+fn require_cpp_compiler() -> Result<()> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
         bail!(
@@ -151,6 +149,7 @@ fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()
     let log = artifacts.join(format!("{target}.log"));
     let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
     let status = Command::new(binary)
+        .env(TARGET, target)
         .arg(format!("-max_total_time={}", time.as_secs()))
         .arg(format!(
             "-artifact_prefix={}/{target}-",
@@ -166,7 +165,7 @@ fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     if !status.success() {
         bail!(
-            "fuzz target {target} failed ({status}):\n{}\nTo run it on that input again:\n  {} {}",
+            "fuzz target {target} failed ({status}):\n{}\nTo run it on that input again:\n  {TARGET}={target} {} {}",
             end_of(&text),
             binary.display(),
             after(&text, "Test unit written to ").unwrap_or("<no input was written>"),

@@ -30,9 +30,9 @@ Usage: cargo xtask <command>
 Commands:
   test                  everything that must pass before a change lands: format,
                         conformance, links, errors, prose, clippy, tests, doc tests,
-                        documentation, the default build, a log alone, dependencies, a
-                        minute of fuzzing. A failed test runs again, alone, up to
-                        twice; if it passes, it is flaky
+                        documentation, the default build, a log alone, dependencies. A
+                        failed test runs again, alone, up to twice; if it passes, it is
+                        flaky. The output of other programs is in target/xtask
   test --tests          the tests alone; RUST_TEST_THREADS is the number of tests at a
                         time [default: three for each core]
   test --changed        the tests of the crates that a change since `main` can affect

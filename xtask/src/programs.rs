@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::step;
+
 /// A test program that cargo built.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
@@ -20,12 +22,13 @@ pub(crate) struct Program {
 }
 
 /// Runs `build`, a `cargo test --no-run`, and returns the test programs, whether rebuilt or up to
-/// date.
+/// date. The lines of cargo go to `target/xtask/build.log`.
 pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
+    let (log, path) = step::log("build")?;
     build.arg("--message-format=json-render-diagnostics");
-    let output = build.stderr(Stdio::inherit()).output();
-    let output = output.context("starting cargo")?;
+    let output = build.stderr(log).output().context("starting cargo")?;
     if !output.status.success() {
+        step::print_errors(&path);
         bail!("the tests cannot be built ({})", output.status);
     }
     let messages = String::from_utf8(output.stdout).context("reading the messages of cargo")?;

@@ -1,12 +1,17 @@
 //! Steps of a command: each is announced, run and timed.
 
 use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::root;
+
+/// Largest number of printed lines of a failed command's output.
+const PRINTED: usize = 100;
 
 /// Returns a `cargo` command with these arguments, separated by spaces, at the root of the
 /// workspace.
@@ -40,10 +45,70 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command whose output goes to `target/xtask/NAME.log`. If the command fails, the function
+/// prints the errors in this file.
+pub(crate) fn quiet(command: &mut Command, name: &str) -> Result<()> {
+    let (file, path) = log(name)?;
+    let outcome = check(command.stdout(file.try_clone()?).stderr(file));
+    outcome.inspect_err(|_| print_errors(&path))
+}
+
+/// Creates the file `target/xtask/NAME.log`.
+pub(crate) fn log(name: &str) -> Result<(File, PathBuf)> {
+    let path = root().join(format!("target/xtask/{name}.log"));
+    let created = std::fs::create_dir_all(root().join("target/xtask"));
+    let file = created.and_then(|()| File::create(&path));
+    Ok((
+        file.with_context(|| format!("creating {}", path.display()))?,
+        path,
+    ))
+}
+
+/// Prints a file from its first error on, or its end.
+pub(crate) fn print_errors(path: &Path) {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let first = lines.iter().position(|line| line.starts_with("error"));
+    let first = first.unwrap_or(lines.len().saturating_sub(PRINTED));
+    for line in lines[first..].iter().take(PRINTED) {
+        eprintln!("    {line}");
+    }
+    eprintln!("    all of it: {}", path.display());
+}
+
+/// A step that ran: its name, duration and outcome.
+pub(crate) struct Finished {
+    name: &'static str,
+    took: Duration,
+    outcome: Result<()>,
+}
+
+impl Finished {
+    /// Runs a step, and measures its duration.
+    pub(crate) fn run(name: &'static str, step: impl FnOnce() -> Result<()>) -> Finished {
+        let start = Instant::now();
+        let outcome = step();
+        let took = start.elapsed();
+        Finished {
+            name,
+            took,
+            outcome,
+        }
+    }
+}
+
 /// Finished steps with their durations; a skipped step has none.
-#[derive(Default)]
 pub(crate) struct Steps {
+    start: Instant,
     done: Vec<(&'static str, Option<Duration>)>,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        let (start, done) = (Instant::now(), Vec::new());
+        Self { start, done }
+    }
 }
 
 impl Steps {
@@ -54,9 +119,16 @@ impl Steps {
         step: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         println!("\n==> {name}");
-        let start = Instant::now();
-        let outcome = step();
-        let took = start.elapsed();
+        self.add(Finished::run(name, step))
+    }
+
+    /// Prints the duration of a finished step.
+    pub(crate) fn add(&mut self, step: Finished) -> Result<()> {
+        let Finished {
+            name,
+            took,
+            outcome,
+        } = step;
         self.done.push((name, Some(took)));
         match &outcome {
             Ok(()) => println!("==> {name}: ok, {}", seconds(took)),
@@ -78,8 +150,11 @@ impl fmt::Display for Steps {
             let took = took.map_or_else(|| "SKIPPED".to_owned(), seconds);
             writeln!(f, "{took:>9}  {name}")?;
         }
-        let total = self.done.iter().filter_map(|(_, took)| *took).sum();
-        write!(f, "{:>9}  in all", seconds(total))
+        write!(
+            f,
+            "some steps ran at the same time; in all {}",
+            seconds(self.start.elapsed())
+        )
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::Result;
 
 use crate::programs::{self, Program};
 use crate::runner::{self, Report};
-use crate::step::{Steps, cargo, check, in_ci};
-use crate::{changed, conformance, deny, errors, fuzz, links, prose, root};
+use crate::step::{Finished, Steps, cargo, check, quiet};
+use crate::{changed, conformance, deny, errors, links, prose, root};
 
 /// Runs every step. With `strict`, a flaky test fails the run.
 pub(crate) fn everything(strict: bool) -> Result<()> {
@@ -18,39 +18,36 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
     let mut report = Report::default();
     // The servers are installed while the tests are built, because the installation waits for
     // downloads.
-    thread::scope(|scope| {
+    let programs = thread::scope(|scope| {
         let servers = scope.spawn(install_servers);
-        steps.run("format", || {
-            check(&mut cargo("fmt --all --check"))?;
-            check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
-        })?;
+        steps.run("format", || check(&mut cargo("fmt --all --check")))?;
         steps.run("conformance", conformance::run)?;
         steps.run("links", links::run)?;
         steps.run("errors", errors::run)?;
         steps.run("prose", || prose::run(&[]))?;
+        let mut programs = Vec::new();
         steps.run("clippy, and build of the tests", || {
-            check(&mut linted(
+            programs = programs::built(&mut linted(
                 "test --workspace --all-targets --locked --no-run",
-            ))
+            ))?;
+            Ok(())
         })?;
-        steps.run("servers for the tests", || match servers.join() {
-            Ok(installed) => installed,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        steps.run("servers for the tests", || joined(servers))?;
+        anyhow::Ok(programs)
     })?;
-    steps.run("tests", || {
-        report = run_programs(&[])?;
-        println!("{report}");
-        report.verdict(strict)
+    // Most tests wait. The other steps use the time, with the lowest priority, and build nothing
+    // that a test starts.
+    thread::scope(|scope| {
+        let beside = scope.spawn(beside_the_tests);
+        let tests = steps.run("tests", || {
+            report = runner::run(programs, &[])?;
+            println!("{report}");
+            report.verdict(strict)
+        });
+        let beside = joined(beside);
+        tests?;
+        beside.into_iter().try_for_each(|step| steps.add(step))
     })?;
-    steps.run("doc tests", || {
-        check(&mut linted("test --workspace --doc --locked"))
-    })?;
-    steps.run("documentation", || {
-        let mut doc = cargo("doc --workspace --no-deps --locked");
-        check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
-    })?;
-    steps.run("the default build, a log alone", builds)?;
     steps.run("tests of the feature otlp", || {
         let report = runner::run(otlp()?, &[])?;
         println!("{report}");
@@ -60,32 +57,67 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         Err(reason) => steps.skip("dependencies", &reason),
         Ok(()) => steps.run("dependencies", deny::run)?,
     }
-    match fuzz::require_cpp_compiler() {
-        // The other steps need only a C compiler; a new contributor may have no C++ compiler.
-        Err(reason) if !in_ci() => steps.skip("fuzzing", &reason),
-        _ => steps.run("fuzzing", || fuzz::run(None, &[]))?,
-    }
     println!("\nEverything passed.\n{steps}\n{report}");
     Ok(())
+}
+
+/// Returns the result of a thread, which panics if the thread did.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs the steps that need no test program.
+fn beside_the_tests() -> Vec<Finished> {
+    let doc_tests = || {
+        let mut command = beside("test --workspace --doc --locked");
+        quiet(&mut command, "doc-tests")
+    };
+    let documentation = || {
+        let mut command = beside("doc --workspace --no-deps --locked");
+        command.env("RUSTDOCFLAGS", "--deny warnings");
+        quiet(&mut command, "documentation")
+    };
+    vec![
+        Finished::run("doc tests", doc_tests),
+        Finished::run("documentation", documentation),
+        Finished::run("the default build, a log alone", builds),
+    ]
+}
+
+/// Returns a `cargo` command with clippy and the lowest priority.
+fn beside(arguments: &str) -> Command {
+    let cargo = linted(arguments);
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(cargo.get_program());
+    command.args(cargo.get_args()).current_dir(root());
+    for (name, value) in cargo.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command
 }
 
 /// Installs the servers that this machine allows. A test without its server fails with the
 /// instructions to install it.
 fn install_servers() -> Result<()> {
-    check(Command::new("scripts/install-test-tools").current_dir(root()))
+    let mut install = Command::new("scripts/install-test-tools");
+    quiet(install.current_dir(root()), "servers")
 }
 
 /// Checks the builds of users, in which no test enables additional features of a dependency: the
 /// default build, and the smallest builds of a log and of the load engine. The checks find code
 /// that uses a feature without its condition, and code that is unused without the feature.
 fn builds() -> Result<()> {
-    check(&mut linted("check --package lucarne --locked"))?;
-    check(&mut linted(
+    let checks = [
+        "check --package lucarne --locked",
         "check --package lucarne --no-default-features --features sqlite --locked",
-    ))?;
-    check(&mut linted(
         "check --package lucarne-load --no-default-features --locked",
-    ))
+    ];
+    checks
+        .iter()
+        .try_for_each(|arguments| quiet(&mut beside(arguments), "builds"))
 }
 
 /// Builds the tests of `lucarne` with the feature `otlp`, which is not in the default build: the
