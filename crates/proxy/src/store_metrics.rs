@@ -107,7 +107,7 @@ fn histogram(
     encoder: &mut DescriptorEncoder<'_>,
     times: &GenerationTime,
 ) -> Result<(), fmt::Error> {
-    let bounds = GenerationTime::BOUNDS.into_iter().chain([f64::MAX]);
+    let bounds = GenerationTime::BOUNDS.into_iter().chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
     let mut metric = encoder.encode_descriptor(
         "lucarne_store_generation_seconds",

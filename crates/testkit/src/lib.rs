@@ -16,6 +16,7 @@
 //! | [`Client`], [`raw_exchange`], [`serve_http2`] | HTTP requests, and HTTP/2 frame by frame |
 //! | [`tls_client`], [`tls_server`] | TLS with given certificates and protocols |
 //! | [`Audit`], [`Report`] | a check of a log from outside |
+//! | [`check_exposition`] | a strict check of metrics |
 //! | [`Corpus`], [`corpus()`], [`takeover()`] | real certificates, and directories of other logs |
 //! | [`ObjectStore`], [`Bucket`], [`DatabaseServer`] | real stores and databases on loopback |
 //! | [`Moto`], [`AzureServer`], [`GcsServer`], [`SecretManager`] | cloud services on loopback |
@@ -34,6 +35,7 @@ mod bucket;
 mod corpus;
 mod database_proxy;
 mod databases;
+mod exposition;
 mod gcs;
 mod http;
 mod http2;
@@ -62,6 +64,7 @@ pub use bucket::Bucket;
 pub use corpus::{Case, Corpus, corpus};
 pub use database_proxy::{DatabaseProxy, StatementFate};
 pub use databases::{DatabaseKind, DatabaseServer};
+pub use exposition::check_exposition;
 pub use gcs::GcsServer;
 pub use http::{Client, Response, is_silence, raw_exchange};
 pub use http2::{END_HEADERS, END_STREAM, FrameType, STATUS_200, frame, serve_http2};

@@ -5,13 +5,17 @@ mod faults;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::{Command, Stdio};
 
-use lucarne_testkit::{Client, Launch, LogUnderTest, Server, TempDir, free_port, temp_dir};
+use lucarne_testkit::{
+    Client, Launch, LogUnderTest, Server, TempDir, check_exposition, free_port, temp_dir,
+};
 use serde_json::Value as Json;
 use url::form_urlencoded::byte_serialize;
 
 use crate::alerts::{ALERTS, DASHBOARDS, dashboard, queries, read};
-use crate::common::{EVENT_TIMEOUT, LUCARNE, eventually, log, pki, ready, run, submission};
+use crate::common::{LUCARNE, all, eventually, log, pki, ready, run, submission};
+use crate::proxy_observe;
 
 /// Metrics of events and settings that this site lacks. Panels with them need no data.
 const ELSEWHERE: [&str; 5] = [
@@ -96,20 +100,39 @@ async fn submit_and_read(log: &LogUnderTest) {
     assert_eq!(checkpoint.unwrap().status, 200);
 }
 
-/// Starts a proxy. Returns it with the address of its metrics.
+/// Starts a proxy, and sends a request for which it creates a certificate. Returns the proxy with
+/// the address of its metrics.
 fn proxy(directory: &std::path::Path) -> (Server, String) {
     let mut proxy = Launch::new(LUCARNE)
         .args(["proxy", "--no-ui", "--listen", "127.0.0.1:0"])
-        .args(["--admin", "127.0.0.1:0"])
+        .args(["--admin", "127.0.0.1:0", "--allow-private", "--insecure"])
         .directory(directory)
         .spawn()
         .unwrap();
-    let output = proxy
-        .wait_for_output("page on http://", EVENT_TIMEOUT)
+    let listen = proxy_observe::address(&mut proxy, "proxy on http://");
+    let admin = proxy_observe::address(&mut proxy, "page on http://");
+    let ca = fs::read_to_string(directory.join("lucarne-ca/ca.pem")).unwrap();
+    let server = proxy_observe::server("localhost", &[]);
+    let response = proxy_observe::through(&listen, &ca, "localhost", server);
+    assert!(response.ends_with("hello"), "{response}");
+    (proxy, admin)
+}
+
+/// Checks metrics by this project's parser and by Prometheus' own. Returns the names of the
+/// histograms.
+async fn valid_metrics(address: &str) -> Vec<String> {
+    let site = Client::new(format!("http://{address}/"));
+    let text = site.get("metrics").await.unwrap().text();
+    let home = temp_dir();
+    let file = home.path().join("metrics");
+    fs::write(&file, &text).unwrap();
+    let checked = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::from(fs::File::open(&file).unwrap()))
+        .output()
         .unwrap();
-    let (_, page) = output.split_once("page on http://").unwrap();
-    let address = page.trim().trim_end_matches('/').to_owned();
-    (proxy, address)
+    assert!(checked.status.success(), "{}", all(&checked));
+    check_exposition(&text).unwrap()
 }
 
 #[test]
@@ -132,6 +155,21 @@ fn panels_have_data_and_no_alert_fires() {
         submit_and_read(&log).await;
         scraped(prometheus, submissions, 4).await;
         scraped(prometheus, "lucarne_proxy_connections", 4).await;
+        for address in [log.address().to_string(), metrics.clone()] {
+            for name in valid_metrics(&address).await {
+                let observed = query(prometheus, &format!("sum({name}_count) > 0")).await;
+                if observed.is_empty() {
+                    continue;
+                }
+                let quantile = format!("histogram_quantile(0.5, sum by (le) ({name}_bucket))");
+                let quantile = query(prometheus, &quantile).await;
+                let value = quantile.first().map(|sample| &sample["value"][1]);
+                let numeric = value.is_some_and(|value| *value != "NaN");
+                assert!(numeric, "{name}: {quantile:?}");
+            }
+        }
+        let created = "sum(lucarne_store_generation_seconds_count) > 0";
+        assert!(!query(prometheus, created).await.is_empty());
         let mut empty = BTreeSet::new();
         for name in DASHBOARDS {
             for expression in queries(&dashboard(name)) {

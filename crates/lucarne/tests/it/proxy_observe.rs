@@ -38,7 +38,7 @@ fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
 }
 
 /// Starts a server that responds with `hello` over TLS until the test ends. Returns its port.
-fn server(name: &str, logs: &[u8]) -> u16 {
+pub(crate) fn server(name: &str, logs: &[u8]) -> u16 {
     let (leaf, key) = certificate(name, logs);
     let chain = [leaf, pki().p256.cert_der().to_vec()];
     let config = tls_server(&chain, &key, &[]).unwrap();
@@ -65,7 +65,7 @@ fn server(name: &str, logs: &[u8]) -> u16 {
 }
 
 /// Returns the response of `https://host:port/` through the proxy, with its CA trusted.
-fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
+pub(crate) fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
     socket.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     write!(
@@ -112,7 +112,7 @@ fn log_list() -> String {
 }
 
 /// Returns the address after `what` in the proxy's output.
-fn address(proxy: &mut Server, what: &str) -> String {
+pub(crate) fn address(proxy: &mut Server, what: &str) -> String {
     let output = proxy.wait_for_output(what, EVENT_TIMEOUT).unwrap();
     let after = output.split(what).nth(1).unwrap();
     let end = after.find(['/', '\n']).unwrap_or(after.len());

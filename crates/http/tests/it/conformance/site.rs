@@ -170,6 +170,8 @@ async fn several_logs_and_what_is_about_them() {
         "{text}"
     );
     assert!(!text.contains("# EOF"), "{text}");
+    let histograms = lucarne_testkit::check_exposition(&text).unwrap();
+    assert!(histograms.len() >= 4, "{histograms:?}");
 }
 
 #[tokio::test]
