@@ -4,6 +4,7 @@
 //! the run. For logs and pipes there is [`lines`](crate::lines::lines).
 
 mod heat;
+mod keyboard;
 mod keys;
 mod model;
 mod parts;
@@ -13,8 +14,9 @@ mod view;
 use std::io;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::DefaultTerminal;
 
+pub use self::keyboard::{Key, Keyboard};
 pub use self::keys::{Action, Direction, HELP, Load, action};
 use self::model::{Model, Steering};
 use crate::Running;
@@ -31,17 +33,36 @@ const ATTENTION: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// If there is no terminal, or it was closed. The terminal is restored in any case, even after a
-/// panic.
+/// If there is no terminal, or it was closed. The run continues.
 pub fn live(running: &Running) -> io::Result<()> {
+    on_terminal(|terminal, keyboard| show(running, terminal, keyboard))
+}
+
+/// Takes over the terminal while `show` runs. The terminal is restored in any case, even after a
+/// panic.
+///
+/// # Errors
+///
+/// If there is no terminal, and the errors of `show`.
+pub fn on_terminal<T>(
+    show: impl FnOnce(&mut DefaultTerminal, &Keyboard) -> io::Result<T>,
+) -> io::Result<T> {
+    let keyboard = Keyboard::open()?;
     let mut terminal = ratatui::try_init()?;
     let screen = Screen;
-    let shown = show(running, &mut terminal);
+    let shown = show(&mut terminal, &keyboard);
     drop(screen);
+    if terminal.show_cursor().is_err() {
+        // The terminal was closed. The destructor would panic, because it cannot print its error.
+        std::mem::forget(terminal);
+    }
+    // After a later panic, the hook of ratatui would restore the terminal again, or abort the
+    // process if the terminal was closed.
+    drop(std::panic::take_hook());
     shown
 }
 
-/// Restores the terminal to its state before [`live`], for code that ends the process.
+/// Restores the terminal to its state before [`on_terminal`], for code that ends the process.
 pub fn restore() {
     // A failure means that the terminal was closed.
     let _ = ratatui::try_restore();
@@ -56,7 +77,7 @@ impl Drop for Screen {
     }
 }
 
-fn show(running: &Running, terminal: &mut ratatui::DefaultTerminal) -> io::Result<()> {
+fn show(running: &Running, terminal: &mut DefaultTerminal, keyboard: &Keyboard) -> io::Result<()> {
     let mut snapshots = running.snapshots();
     let mut model = Model::new(colours(std::env::var_os("NO_COLOR")));
     model.see(running.snapshot());
@@ -65,10 +86,8 @@ fn show(running: &Running, terminal: &mut ratatui::DefaultTerminal) -> io::Resul
         if running.is_over() {
             return Ok(());
         }
-        if event::poll(ATTENTION)?
-            && let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-            && let Some(action) = keys::action(&key)
+        if let Some(key) = keyboard.next(ATTENTION)?
+            && let Some(action) = keys::action(key)
         {
             model.act(action, &mut Wheel(running));
         }

@@ -1,13 +1,18 @@
 //! Standard output and standard error of commands.
 //!
 //! `println!` panics if the output cannot be written. Here, a closed pipe is not an error, because
-//! its reader needs no more output. Any other failure is reported once, and the command fails.
+//! its reader needs no more output. A closed terminal is not an error for the same reason. Any other
+//! failure is reported once, and the command fails.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
 
 /// Whether writing to standard output has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
@@ -55,9 +60,18 @@ fn note(written: io::Result<()>) {
     let Err(error) = written else {
         return;
     };
-    if error.kind() != ErrorKind::BrokenPipe && !FAILED.swap(true, Ordering::Relaxed) {
+    let closed = error.kind() == ErrorKind::BrokenPipe || terminal_closed(io::stdout(), &error);
+    if !closed && !FAILED.swap(true, Ordering::Relaxed) {
         errln!("lucarne: standard output cannot be written: {error}");
     }
+}
+
+/// Returns whether `error`, of a write to `output`, means that the terminal was closed.
+pub(crate) fn terminal_closed(output: impl AsFd, error: &io::Error) -> bool {
+    // `isatty` is false for a closed terminal.
+    let is_device = rustix::fs::fstat(output)
+        .is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::CharacterDevice);
+    is_device && Errno::from_io_error(error) == Some(Errno::IO)
 }
 
 /// Returns whether `output` may have colours: it is a terminal, and `NO_COLOR` is not set.

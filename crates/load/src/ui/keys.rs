@@ -1,6 +1,6 @@
 //! Keys of the live view. `+ - > < w W` have the same effect as in the CT hammer.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use super::keyboard::Key;
 
 /// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,24 +52,21 @@ pub const HELP: [(&str, &str); 8] = [
 ];
 
 /// Returns the action of `key`, or `None` for other keys.
-pub fn action(key: &KeyEvent) -> Option<Action> {
+pub fn action(key: Key) -> Option<Action> {
     use Direction::{Down, Up};
-    if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Action::Stop);
-    }
-    let action = match key.code {
+    let action = match key {
         // `=` is `+` without shift on most keyboards, and `,` and `.` are `<` and `>`.
-        KeyCode::Char('+' | '=') => Action::Scale(Load::Reads, Up),
-        KeyCode::Char('-' | '_') => Action::Scale(Load::Reads, Down),
-        KeyCode::Char('>' | '.') => Action::Scale(Load::Writes, Up),
-        KeyCode::Char('<' | ',') => Action::Scale(Load::Writes, Down),
-        KeyCode::Char('w') => Action::Scale(Load::Vus, Up),
-        KeyCode::Char('W') => Action::Scale(Load::Vus, Down),
-        KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => Action::Choose(Up),
-        KeyCode::Up | KeyCode::BackTab | KeyCode::Char('k') => Action::Choose(Down),
-        KeyCode::Char('?' | 'h') => Action::Help,
-        KeyCode::Char('q') => Action::Stop,
-        KeyCode::Esc => Action::Close,
+        Key::Char('+' | '=') => Action::Scale(Load::Reads, Up),
+        Key::Char('-' | '_') => Action::Scale(Load::Reads, Down),
+        Key::Char('>' | '.') => Action::Scale(Load::Writes, Up),
+        Key::Char('<' | ',') => Action::Scale(Load::Writes, Down),
+        Key::Char('w') => Action::Scale(Load::Vus, Up),
+        Key::Char('W') => Action::Scale(Load::Vus, Down),
+        Key::Down | Key::Tab | Key::Char('j') => Action::Choose(Up),
+        Key::Up | Key::BackTab | Key::Char('k') => Action::Choose(Down),
+        Key::Char('?' | 'h') => Action::Help,
+        Key::Char('q') | Key::Control('c' | 'd') => Action::Stop,
+        Key::Esc => Action::Close,
         _ => return None,
     };
     Some(action)
@@ -78,10 +75,6 @@ pub fn action(key: &KeyEvent) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn press(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
-        action(&KeyEvent::new(code, modifiers))
-    }
 
     #[test]
     fn the_hammers_keys_mean_what_they_meant() {
@@ -95,23 +88,17 @@ mod tests {
             ('W', Load::Vus, Down),
         ];
         for (key, load, direction) in cases {
-            let meant = press(KeyCode::Char(key), KeyModifiers::NONE);
+            let meant = action(Key::Char(key));
             assert_eq!(meant, Some(Action::Scale(load, direction)), "{key}");
         }
     }
 
     #[test]
     fn both_ways_out_stop() {
-        assert_eq!(
-            press(KeyCode::Char('q'), KeyModifiers::NONE),
-            Some(Action::Stop)
-        );
-        assert_eq!(
-            press(KeyCode::Char('c'), KeyModifiers::CONTROL),
-            Some(Action::Stop)
-        );
-        assert_eq!(press(KeyCode::Char('+'), KeyModifiers::CONTROL), None);
-        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(press(KeyCode::Esc, KeyModifiers::NONE), Some(Action::Close));
+        assert_eq!(action(Key::Char('q')), Some(Action::Stop));
+        assert_eq!(action(Key::Control('c')), Some(Action::Stop));
+        assert_eq!(action(Key::Control('k')), None);
+        assert_eq!(action(Key::Char('c')), None);
+        assert_eq!(action(Key::Esc), Some(Action::Close));
     }
 }

@@ -4,6 +4,7 @@ mod history;
 mod log;
 mod screen;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use self::log::{Look, Watched};
 use self::screen::Screen;
 use super::{duration, failed};
 use crate::runtime;
-use crate::signals::Signals;
+use crate::signals::{Signals, Wish};
 
 /// Exit code for a stale log.
 const STALE: u8 = 3;
@@ -110,10 +111,11 @@ fn end(verdict: Verdict, why: &str) -> ExitCode {
 
 async fn watch(options: &Options) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
+    let terminal = std::io::stdout().is_terminal();
     let log = options.log();
     let watched = tokio::select! {
         watched = Watched::begin(&log) => watched?,
-        () = stopped(&mut signals) => return Ok(ExitCode::SUCCESS),
+        () = stopped(&mut signals, terminal) => return Ok(ExitCode::SUCCESS),
     };
     let mut watch = Watch {
         options,
@@ -127,11 +129,11 @@ async fn watch(options: &Options) -> Result<ExitCode> {
     loop {
         tokio::select! {
             _ = clock.tick() => {}
-            () = stopped(&mut signals) => return Ok(watch.screen.stopped()),
+            () = stopped(&mut signals, terminal) => return Ok(watch.screen.stopped()),
         }
         let ended = tokio::select! {
             ended = watch.step() => ended?,
-            () = stopped(&mut signals) => return Ok(watch.screen.stopped()),
+            () = stopped(&mut signals, terminal) => return Ok(watch.screen.stopped()),
         };
         if let Some(code) = ended {
             return Ok(code);
@@ -202,6 +204,13 @@ fn stale(history: &History, after: Option<Duration>, now_ms: u64) -> Option<u64>
     stale.then_some(age_ms)
 }
 
-async fn stopped(signals: &mut Signals) {
-    signals.stop().await;
+/// Waits for a signal to stop. SIGHUP means that the terminal, if there was one, was closed.
+async fn stopped(signals: &mut Signals, terminal: bool) {
+    loop {
+        match signals.next().await {
+            Wish::Stop(_) => return,
+            Wish::Reread if terminal => return,
+            Wish::Reread | Wish::Successor => {}
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod bad_input;
 mod ccadb;
 mod clock;
 mod closed_output;
+mod closed_terminal;
 mod colours;
 mod command_load;
 mod common;

@@ -1,6 +1,7 @@
 //! Output of a run.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use lucarne_load::report::{self, baseline};
@@ -8,6 +9,7 @@ use lucarne_load::summary::{ImpossibleFigure, SCHEMA};
 use lucarne_load::{Summary, Verdict};
 
 use crate::commands::{FlagError, atomic};
+use crate::output::terminal_closed;
 
 /// File name that stands for standard output.
 const STDOUT: &str = "-";
@@ -228,13 +230,19 @@ pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
 }
 
 fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
-    let written = if elsewhere {
-        writeln!(io::stderr(), "{text}")
+    if elsewhere {
+        print(io::stderr().lock(), text)
     } else {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{text}").and_then(|()| stdout.flush())
-    };
-    written.map_err(OutputError::Stdout)
+        print(io::stdout().lock(), text)
+    }
+}
+
+/// Prints a line. The summary of a run is complete if its terminal was closed during the run.
+fn print(mut out: impl Write + AsFd, text: &str) -> Result<(), OutputError> {
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if !terminal_closed(&out, &error) => Err(OutputError::Stdout(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a file; `-` stands for standard output.

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lucarne_load::ui::{Key, Keyboard, on_terminal};
 use lucarne_proxy::Proxy;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::DefaultTerminal;
 use tokio::sync::Notify;
 
 use self::view::{Picture, draw};
@@ -40,7 +41,10 @@ impl Screen {
         let thread = {
             let (over, quit) = (over.clone(), quit.clone());
             std::thread::spawn(move || {
-                if let Err(error) = show(&proxy, &title, &over, &quit) {
+                let shown = on_terminal(|terminal, keyboard| {
+                    show(&proxy, &title, (&over, &quit), terminal, keyboard)
+                });
+                if let Err(error) = shown {
                     errln!("lucarne: cannot draw the live view: {error}");
                 }
             })
@@ -83,19 +87,12 @@ fn title(addresses: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     format!("{}{admin}", proxies.join(", "))
 }
 
-fn show(proxy: &Proxy, title: &str, over: &AtomicBool, quit: &Notify) -> io::Result<()> {
-    let mut terminal = ratatui::try_init()?;
-    let shown = follow(proxy, title, over, quit, &mut terminal);
-    ratatui::try_restore()?;
-    shown
-}
-
-fn follow(
+fn show(
     proxy: &Proxy,
     title: &str,
-    over: &AtomicBool,
-    quit: &Notify,
-    terminal: &mut ratatui::DefaultTerminal,
+    (over, quit): (&AtomicBool, &Notify),
+    terminal: &mut DefaultTerminal,
+    keyboard: &Keyboard,
 ) -> io::Result<()> {
     let colour = colours(&io::stdout());
     let mut picture = Picture::of(proxy, title, colour, None);
@@ -103,7 +100,7 @@ fn follow(
         terminal.draw(|frame| draw(frame, &picture))?;
         let until = Instant::now() + REFRESH;
         while Instant::now() < until && !over.load(Ordering::Relaxed) {
-            if event::poll(ATTENTION)? && stops(&event::read()?) {
+            if keyboard.next(ATTENTION)?.is_some_and(stops) {
                 quit.notify_one();
             }
         }
@@ -112,15 +109,6 @@ fn follow(
     Ok(())
 }
 
-fn stops(event: &Event) -> bool {
-    let Event::Key(key) = event else {
-        return false;
-    };
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind != KeyEventKind::Release
-        && match key.code {
-            KeyCode::Char('c' | 'd') => control,
-            KeyCode::Char('q') | KeyCode::Esc => true,
-            _ => false,
-        }
+fn stops(key: Key) -> bool {
+    matches!(key, Key::Char('q') | Key::Control('c' | 'd') | Key::Esc)
 }
