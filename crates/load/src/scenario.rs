@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::exchange::Failure;
+use crate::http::kind;
 use crate::iteration::Iteration;
 use crate::note::Note;
 use crate::recorder::Recorder;
@@ -114,4 +116,23 @@ pub enum PrepareError {
         /// Description of the failure.
         detail: String,
     },
+}
+
+/// Check of a response that arrived before the run.
+const VALID_RESPONSE: &str = "valid HTTP response";
+
+impl PrepareError {
+    /// Returns the error of a request before the run that has no usable response. `target` names
+    /// the server.
+    pub fn of_request(target: &str, failure: &Failure) -> Self {
+        let detail = format!("{target}: {}", failure.detail);
+        if failure.kind == kind::PROTOCOL {
+            PrepareError::Faulty {
+                check: VALID_RESPONSE,
+                detail,
+            }
+        } else {
+            PrepareError::Unreachable(detail)
+        }
+    }
 }

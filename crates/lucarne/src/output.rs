@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lucarne_net::printable_lines;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -38,18 +39,35 @@ macro_rules! errln {
     ($($words:tt)*) => { $crate::output::print_error_line(format_args!($($words)*)) };
 }
 
+/// Prints on standard output. The text may come from a server or from a file, so its control
+/// characters are escaped.
 pub(crate) fn print(words: Arguments<'_>) {
+    print_raw(&printable_lines(&words.to_string()));
+}
+
+/// Prints a text of this program with its colours.
+pub(crate) fn print_raw(text: &str) {
     let mut stdout = io::stdout().lock();
-    note(stdout.write_fmt(words).and_then(|()| stdout.flush()));
+    note(
+        stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush()),
+    );
 }
 
 pub(crate) fn print_line(words: Arguments<'_>) {
     print(format_args!("{words}\n"));
 }
 
-/// Prints on standard error. A failure cannot be reported anywhere.
+/// Prints on standard error, like [`print`]. A failure cannot be reported anywhere.
 pub(crate) fn print_error(words: Arguments<'_>) {
-    let _ = io::stderr().lock().write_fmt(words);
+    let text = printable_lines(&words.to_string());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Clears the last line of the terminal of standard error.
+pub(crate) fn clear_line() {
+    let _ = io::stderr().lock().write_all(b"\r\x1b[K");
 }
 
 pub(crate) fn print_error_line(words: Arguments<'_>) {

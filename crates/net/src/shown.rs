@@ -1,4 +1,39 @@
-//! Texts for messages and logs, without the secrets that they contain.
+//! Texts for messages, reports and logs, without the secrets and the control characters that they
+//! contain.
+
+use std::fmt::Write as _;
+
+/// Replaces the control characters of one line by escape sequences of JSON: `\u001b`. In a terminal,
+/// the characters of a server or of a file could move the cursor or change colours. Line breaks and
+/// tabs become spaces.
+pub fn printable(line: &str) -> String {
+    escaped(line, &[])
+}
+
+/// Replaces the control characters of a text like [`printable`], but leaves its lines and tabs.
+/// JSON stays the same value.
+pub fn printable_lines(text: &str) -> String {
+    escaped(text, &['\n', '\t'])
+}
+
+fn escaped(text: &str, allowed: &[char]) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if allowed.contains(&c) => shown.push(c),
+            '\n' | '\t' | '\r' => shown.push(' '),
+            // Writing to a string never fails.
+            c if c.is_control() || is_direction(c) => _ = write!(shown, "\\u{:04x}", u32::from(c)),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Returns whether a character changes the direction of text in its line.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
 
 /// A parameter of a URL is secret if its name contains one of `PARTS`, or is one of `NAMES`.
 const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
@@ -86,6 +121,17 @@ fn is_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_not_commanded_from_outside() {
+        let text = "a\x1b[2Jb\nc\u{202e}d\te\u{9b}\r";
+        assert_eq!(printable(text), "a\\u001b[2Jb c\\u202ed e\\u009b ");
+        let lines = "a\\u001b[2Jb\nc\\u202ed\te\\u009b ";
+        assert_eq!(printable_lines(text), lines);
+        for safe in ["", "ü → ✓ 日本"] {
+            assert_eq!(printable(safe), safe);
+        }
+    }
 
     #[test]
     fn secrets_of_urls_are_hidden() {

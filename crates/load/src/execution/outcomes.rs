@@ -178,11 +178,12 @@ fn never_answered(summary: &Summary) -> bool {
         Some(Metric::Rate { good, total }) => (good, total),
         _ => (0, 0),
     };
-    // A server that presents a certificate was reached, even if the certificate is invalid.
+    // A server that presents a certificate or sends a response was reached, even if the certificate
+    // or the response is invalid.
     let shown = summary
         .errors
         .iter()
-        .any(|error| error.kind == kind::CERTIFICATE);
+        .any(|error| [kind::CERTIFICATE, kind::PROTOCOL].contains(&error.kind.as_str()));
     let silent = summary.statuses.iter().all(|status| status.code == 0);
     requests > 0 && failed == requests && silent && !shown
 }

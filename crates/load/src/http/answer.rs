@@ -13,9 +13,9 @@ use super::{Headers, kind};
 use crate::Failure;
 
 /// Limit of the bytes of a head, and of each trailer line.
-const MAX_HEAD: usize = 32 << 10;
-/// Limit of header lines.
-const MAX_HEADERS: usize = 96;
+pub(super) const MAX_HEAD: usize = 64 << 10;
+/// Limit of header fields.
+const MAX_HEADERS: usize = 256;
 /// Limit of the bytes of a line with the size of a chunk.
 const MAX_CHUNK_LINE: usize = 256;
 /// Limit of interim responses (1xx) before the final response.
@@ -193,7 +193,7 @@ impl Answer {
                 input.advance(taken);
                 return match self.partial.len() {
                     0..=MAX_HEAD => Ok(None),
-                    _ => Err(protocol("its head is longer than 32 KiB")),
+                    _ => Err(protocol("its head is longer than 64 KiB")),
                 };
             };
             input.advance(length.saturating_sub(before));
@@ -211,7 +211,7 @@ impl Answer {
 
     fn set_aside(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if input.len() > MAX_HEAD {
-            return Err(protocol("its head is longer than 32 KiB"));
+            return Err(protocol("its head is longer than 64 KiB"));
         }
         self.partial.extend_from_slice(input);
         input.advance(input.len());
@@ -457,7 +457,7 @@ fn malformed(error: httparse::Error, bytes: &[u8]) -> Failure {
         Error::HeaderName => "a header's name is malformed",
         Error::HeaderValue => "a header's value is malformed",
         Error::Status => "its status is malformed",
-        Error::TooManyHeaders => "it has more than 96 headers",
+        Error::TooManyHeaders => "it has more than 256 header fields",
         Error::Version => "it does not begin with HTTP/1.1",
         Error::NewLine | Error::Token => "its head is malformed",
     };

@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::answer::MAX_HEAD;
 use super::exchange::Record;
 use super::options::WITHOUT_HTTP2;
 use super::stream::Stream;
@@ -50,7 +51,7 @@ impl Http2 {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(4 << 20)
-            .max_header_list_size(32 << 10)
+            .max_header_list_size(MAX_HEAD as u32)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(&error, false))?;
@@ -217,6 +218,11 @@ fn lines(headers: &HeaderMap) -> Headers {
 
 fn failed(error: &hyper::Error, in_body: bool) -> Failure {
     let (kind, detail) = match h2_error(error) {
+        // h2 has one error for both reasons.
+        Some(cause) if cause.is_library() && cause.is_reset() && !in_body => (
+            kind::PROTOCOL,
+            format!("the head of the response is longer than 64 KiB, or invalid ({cause})"),
+        ),
         Some(cause) => kind_of(cause),
         None => (kind::RESET, in_words(error)),
     };

@@ -1,5 +1,7 @@
 //! Formatting of figures in reports: three significant digits and a unit.
 
+pub use lucarne_net::printable;
+
 /// Formats a duration in milliseconds: `870µs`, `12.3ms`, `1.25s`, `3m20s`.
 pub fn duration(ms: f64) -> String {
     let negative = if ms < 0.0 { "-" } else { "" };
@@ -123,23 +125,6 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Replaces control characters in the text of a server or a plan. In a terminal, these characters
-/// could move the cursor or change colours.
-pub fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' | '\r' => ' ',
-            c if c.is_control() || is_direction(c) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// Returns whether a character changes the direction of text in its line.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,13 +167,5 @@ mod tests {
         assert_eq!(significant(0.5), "0.5");
         assert_eq!(cut("checkpoint", 5), "chec…");
         assert_eq!(cut("checkpoint", 0), "");
-    }
-
-    #[test]
-    fn a_terminal_is_not_commanded_from_outside() {
-        assert_eq!(
-            printable("a\x1b[2Jb\nc\u{202e}d"),
-            "a\u{fffd}[2Jb c\u{fffd}d"
-        );
     }
 }

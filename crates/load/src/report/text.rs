@@ -5,6 +5,8 @@ mod metrics;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use lucarne_net::printable_lines;
+
 use super::format::{self, cut, pad, pad_left, printable};
 use super::matrix::{self, Matrix};
 use super::statistics::{self, Statistics};
@@ -31,7 +33,7 @@ pub fn text(summary: &Summary) -> String {
     }
     errors(&mut out, summary);
     notes(&mut out, summary);
-    out
+    printable_lines(&out)
 }
 
 fn title(out: &mut String, text: &str) {
@@ -220,7 +222,7 @@ fn cells(out: &mut String, matrix: &Matrix) {
         .columns
         .iter()
         .zip(&heads)
-        .map(|(text, &wide)| format!("  {}", pad_left(text, wide)))
+        .map(|(text, &wide)| format!("  {}", pad_left(&printable(text), wide)))
         .collect();
     let _ = writeln!(out, "    {}{head}", pad("", name));
     for (row, cells) in matrix.rows.iter().zip(&matrix.cells) {
@@ -320,8 +322,31 @@ mod tests {
 
     #[test]
     fn a_terminal_is_safe_from_the_target() {
-        let text = text(&sample::summary());
-        assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+        let mut summary = sample::summary();
+        let evil = |text: &mut String| text.push_str("\u{1b}[2J\u{9b}2J\r");
+        evil(&mut summary.name);
+        for series in &mut summary.series {
+            series.tags.iter_mut().for_each(|(name, value)| {
+                evil(name);
+                evil(value);
+            });
+            let metrics = std::mem::take(&mut series.metrics).into_iter();
+            let renamed = metrics.map(|(mut name, metric)| {
+                evil(&mut name);
+                (name, metric)
+            });
+            series.metrics = renamed.collect();
+        }
+        for threshold in &mut summary.thresholds {
+            evil(&mut threshold.expression);
+        }
+        for scenario in &mut summary.scenarios {
+            evil(&mut scenario.executor);
+        }
+        let vegeta = crate::report::vegeta(&summary);
+        for text in [text(&summary), vegeta] {
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+        }
     }
 
     #[test]

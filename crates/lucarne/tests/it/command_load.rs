@@ -228,6 +228,22 @@ fn files_of_a_run_and_what_they_are_good_for() {
         assert_eq!(code, 104, "{said}");
         assert_has(&said, &format!("damaged.json: {expected}"));
     }
+    // A summary of others does not command the terminal, neither by a report nor by an error.
+    let evil = summary.replace("ct-write", "ct\\u001b[2J\\u009b2Jwrite");
+    fs::write(file("evil.json"), &evil).unwrap();
+    let huge = format!("\"asked\":{},\"was\":", u64::MAX);
+    fs::write(file("worse.json"), evil.replacen("\"asked\":", &huge, 1)).unwrap();
+    for (args, expected) in [
+        (&["merge", "evil.json"][..], 0),
+        (&["merge", "evil.json", "--summary=-"], 0),
+        (&["merge", "evil.json", "--baseline=evil.json"], 0),
+        (&["merge", "worse.json"], 104),
+    ] {
+        let (code, said) = load(here.path(), args);
+        assert_eq!(code, expected, "{said}");
+        assert_has(&said, r"ct\u001b[2J\u009b2Jwrite");
+        assert!(!said.contains(['\u{1b}', '\u{9b}']), "{said:?}");
+    }
     assert_has(
         &fs::read_to_string(file("both.json")).unwrap(),
         "\"lucarne-load/1\"",

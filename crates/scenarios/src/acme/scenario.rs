@@ -73,8 +73,7 @@ impl Scenario for Acme {
         let response = preparing::send(&mut client, &request, Retries::Brief).await;
         if let (0, Err(failure)) = (response.status, &response.exchange.outcome) {
             let url = &shared.options.directory;
-            let why = &failure.detail;
-            return Err(PrepareError::Unreachable(format!("{url}: {why}")));
+            return Err(PrepareError::of_request(url, failure));
         }
         client.close();
         if shared.enrols() {

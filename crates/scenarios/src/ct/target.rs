@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use base64_simd::STANDARD;
 use lucarne_ct::{CheckpointError, CheckpointVerifier, given_public_key};
+use lucarne_load::PrepareError;
 use lucarne_load::http::{
     Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version,
 };
-use lucarne_load::{Failure, PrepareError};
 use lucarne_settings::values;
 use serde::Deserialize;
 
@@ -282,7 +282,7 @@ impl Target {
         let request = Request::get(&path);
         let response = ask(&mut client, &self.url, &request, self.retries).await?;
         if let Err(failure) = &response.exchange.outcome {
-            return Err(unreachable(&self.url, failure));
+            return Err(PrepareError::of_request(&self.url, failure));
         }
         let answer = serde_json::from_slice::<Answer>(&response.body);
         Ok(answer
@@ -301,13 +301,9 @@ async fn ask(
 ) -> Result<Response, PrepareError> {
     let response = preparing::send(client, request, retries).await;
     match &response.exchange.outcome {
-        Err(failure) if !response.is_too_long => Err(unreachable(url, failure)),
+        Err(failure) if !response.is_too_long => Err(PrepareError::of_request(url, failure)),
         _ => Ok(response),
     }
-}
-
-fn unreachable(url: &str, failure: &Failure) -> PrepareError {
-    PrepareError::Unreachable(format!("{url}: {}", failure.detail))
 }
 
 async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, PrepareError> {

@@ -84,8 +84,7 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
                 if is_safe && attempts.again_after(failure).await {
                     continue;
                 }
-                let name = &store.name;
-                return Err(PrepareError::Unreachable(format!("{name}: {failure}")));
+                return Err(PrepareError::of_request(&store.name, failure));
             }
             _ if response.status == 503 && tries < RETRIES => {
                 tries += 1;

@@ -137,7 +137,7 @@ impl SharedState {
             kind::STATUS | "content" => {
                 objects::faulty(format!("objects cannot be written to {name}: {failure}"))
             }
-            _ => PrepareError::Unreachable(format!("{name}: {failure}")),
+            _ => PrepareError::of_request(name, &failure),
         })?;
         let mut seen = HashMap::new();
         for (key, tag) in written {

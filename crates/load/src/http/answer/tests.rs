@@ -37,6 +37,26 @@ fn kind_of(bytes: &[u8]) -> &'static str {
     }
 }
 
+#[test]
+fn limits_of_a_head_are_named() {
+    let fields = |count: usize, length: usize| {
+        let field = format!("x: {}\r\n", "y".repeat(length));
+        format!("HTTP/1.1 204 No Content\r\n{}\r\n", field.repeat(count))
+    };
+    whole(fields(200, 100).as_bytes());
+    for (head, limit) in [
+        (fields(257, 1), "it has more than 256 header fields"),
+        (fields(2, 40_000), "its head is longer than 64 KiB"),
+    ] {
+        let pieces: Vec<&[u8]> = head.as_bytes().chunks(16 << 10).collect();
+        let Err(failure) = decode(false, &pieces, false) else {
+            panic!("accepted, although {limit}");
+        };
+        assert_eq!(failure.kind, kind::PROTOCOL);
+        assert!(failure.detail.contains(limit), "{failure}");
+    }
+}
+
 const ANSWERS: &[(&[u8], &[u8], bool)] = &[
     (
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\nhello",

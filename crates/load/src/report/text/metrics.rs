@@ -160,6 +160,7 @@ fn row(label: String, name: &str, metric: &Metric, seconds: f64) -> Row {
             .collect(),
         other => vec![statistics::line(name, other, seconds)],
     };
+    let label = printable(&label);
     Row { label, figures }
 }
 

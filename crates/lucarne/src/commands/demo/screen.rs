@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
-use crate::output::colours;
+use crate::output::{colours, print_raw};
+
+/// Prints a line with the colours of [`Screen::paint`].
+macro_rules! show {
+    ($($words:tt)*) => { print_raw(&format!("{}\n", format_args!($($words)*))) };
+}
 
 /// Printer, with colours if the terminal supports them.
 #[derive(Clone, Copy)]
@@ -36,12 +41,12 @@ impl Screen {
 
     pub(super) fn title(self, directory: &Path) {
         let (name, place) = (self.paint("1;36", "◖ Lucarne"), directory.display());
-        outln!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
+        show!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
     }
 
     /// Prints one completed step.
     pub(super) fn done(self, what: &str, detail: &str) {
-        outln!(
+        show!(
             "  {} {what:<11} {}",
             self.paint("32", "✓"),
             self.faint(detail)
@@ -50,17 +55,17 @@ impl Screen {
 
     /// Prints a heading for [`line`](Self::line)s or [`command`](Self::command)s.
     pub(super) fn heading(self, text: &str) {
-        outln!("\n  {}", self.strong(text));
+        show!("\n  {}", self.strong(text));
     }
 
     /// Prints a name and a URL.
     pub(super) fn line(self, name: &str, url: &str) {
-        outln!("    {name:<12} {}", self.paint("4;36", url));
+        show!("    {name:<12} {}", self.paint("4;36", url));
     }
 
     /// Prints a command to copy.
     pub(super) fn command(self, command: &str, comment: &str) {
-        outln!(
+        show!(
             "    {}\n    {}\n",
             self.faint(&format!("# {comment}")),
             command
@@ -68,10 +73,10 @@ impl Screen {
     }
 
     pub(super) fn end(self) {
-        outln!("  {}", self.faint("Ctrl-C finishes the round and stops."));
+        show!("  {}", self.faint("Ctrl-C finishes the round and stops."));
     }
 
     pub(super) fn trouble(self, error: &anyhow::Error) {
-        errln!("  {} {error:#}", self.paint("31", "✗"));
+        errln!("  ✗ {error:#}");
     }
 }

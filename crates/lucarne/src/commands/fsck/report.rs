@@ -7,6 +7,8 @@ use lucarne_log::{Cure, Finding, Problem, Refusal};
 use lucarne_storage::Removed;
 use serde_json::json;
 
+use crate::output::clear_line;
+
 /// Interval of progress lines on a terminal, and elsewhere.
 const EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -157,7 +159,8 @@ impl Report {
         let left = (of - checked) as f64 / rate.entries.max(1.0);
         let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));
         if self.terminal {
-            err!("\r\x1b[K{line}");
+            clear_line();
+            err!("{line}");
         } else {
             errln!("{line}");
         }
@@ -209,7 +212,7 @@ impl Report {
 
     fn line(&self, text: &str, json: &serde_json::Value) {
         if self.terminal {
-            err!("\r\x1b[K");
+            clear_line();
         }
         if self.json {
             outln!("{json}");

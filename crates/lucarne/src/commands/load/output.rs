@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use lucarne_load::report::{self, baseline};
 use lucarne_load::summary::{ImpossibleFigure, SCHEMA};
 use lucarne_load::{Summary, Verdict};
+use lucarne_net::printable_lines;
 
 use crate::commands::{FlagError, atomic};
 use crate::output::terminal_closed;
@@ -237,9 +238,9 @@ fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
     }
 }
 
-/// Prints a line. The summary of a run is complete if its terminal was closed during the run.
+/// Prints a text, which may contain texts of the target. The summary of a run is complete if its terminal was closed during the run.
 fn print(mut out: impl Write + AsFd, text: &str) -> Result<(), OutputError> {
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", printable_lines(text)).and_then(|()| out.flush()) {
         Err(error) if !terminal_closed(&out, &error) => Err(OutputError::Stdout(error)),
         _ => Ok(()),
     }

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use serde_json::json;
 
 use super::history::Sight;
+use crate::output::clear_line;
 
 /// Columns of the sparkline on a terminal.
 pub(super) const SPARK: usize = 24;
@@ -56,7 +57,7 @@ impl Screen {
     /// Prints a problem.
     pub(super) fn trouble(&self, why: &str) {
         if self.terminal {
-            err!("\r\x1b[K");
+            clear_line();
         }
         errln!("lucarne: {why}");
     }
