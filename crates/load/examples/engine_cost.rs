@@ -41,6 +41,7 @@ impl VirtualUser for Idler {
             started: now,
             finished: now,
             connect: None,
+            family: None,
             tls: None,
             sending: phase,
             first_byte: phase,

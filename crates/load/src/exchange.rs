@@ -12,6 +12,8 @@ pub struct Exchange {
     pub finished: Instant,
     /// Time to the established TCP connection.
     pub connect: Option<Duration>,
+    /// Address family of the new connection.
+    pub family: Option<Family>,
     /// Time from the TCP connection to the end of the TLS handshake.
     pub tls: Option<Duration>,
     /// Time from the ready connection to the write of the last byte of the request.
@@ -39,6 +41,15 @@ pub struct Exchange {
     pub resent: Option<Resent>,
     /// Result of the request. The scenario decides which statuses are expected.
     pub outcome: Result<(), Failure>,
+}
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// Reasons why a request was sent again: its kept connection ended before any byte of a response.

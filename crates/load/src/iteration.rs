@@ -222,6 +222,7 @@ impl Drop for Pending {
             started: self.started,
             finished,
             connect: None,
+            family: None,
             tls: None,
             sending: None,
             first_byte: None,

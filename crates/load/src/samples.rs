@@ -93,6 +93,8 @@ pub(crate) struct Requests {
     /// Requests that were repeated because an idle connection, or a connection in use, had ended.
     pub(crate) resent_idle: u64,
     pub(crate) resent_busy: u64,
+    /// New connections over IPv4 and IPv6.
+    pub(crate) connections: [u64; 2],
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) body_in: u64,
@@ -301,6 +303,9 @@ impl Requests {
         self.failed += u64::from(exchange.outcome.is_err());
         self.resent_idle += u64::from(exchange.resent == Some(Resent::Idle));
         self.resent_busy += u64::from(exchange.resent == Some(Resent::Busy));
+        if let Some(family) = exchange.family {
+            self.connections[family as usize] += 1;
+        }
         self.bytes_in += exchange.bytes_in;
         self.bytes_out += exchange.bytes_out;
         self.body_in += exchange.body_in;
@@ -319,6 +324,9 @@ impl Requests {
         self.failed += other.failed;
         self.resent_idle += other.resent_idle;
         self.resent_busy += other.resent_busy;
+        for (mine, theirs) in self.connections.iter_mut().zip(other.connections) {
+            *mine += theirs;
+        }
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.body_in += other.body_in;
@@ -335,6 +343,7 @@ impl Requests {
         self.histograms().into_iter().for_each(Histogram::clear);
         (self.failed, self.bytes_in, self.bytes_out) = (0, 0, 0);
         (self.resent_idle, self.resent_busy) = (0, 0);
+        self.connections = [0, 0];
         (self.body_in, self.body_out) = (0, 0);
         self.statuses.clear();
         self.protocols.clear();

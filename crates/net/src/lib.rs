@@ -14,6 +14,7 @@
 //! | [`RequestId`] | identifier of a request in log and response |
 //! | [`exposition()`] | the formats of metrics |
 //! | [`Network`], [`special`] | address blocks, and addresses outside the public internet |
+//! | [`NoProxy`] | hosts that clients reach without a proxy |
 //! | [`interleave`], [`first_of`] | connecting to the first address that accepts |
 //! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
 //! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
@@ -27,6 +28,7 @@ mod client;
 mod dial;
 mod exposition;
 mod network;
+mod no_proxy;
 mod open_connections;
 mod request_id;
 mod shown;
@@ -38,6 +40,7 @@ pub use client::{BlockingClient, Client, ClientError, CompleteResponse, Validato
 pub use dial::{first_of, interleave};
 pub use exposition::exposition;
 pub use network::{Network, NetworkError, special};
+pub use no_proxy::NoProxy;
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
 pub use shown::{printable, printable_lines, without_secrets};

@@ -23,6 +23,7 @@ pub mod acme;
 pub mod connection_options;
 mod content_coding;
 pub mod ct;
+mod framing;
 mod interned;
 pub mod option_values;
 mod preparing;

@@ -20,7 +20,8 @@ pub struct Endpoint {
     /// Path of the URL without its final slash; empty for the root. Requests contain complete
     /// paths, so the caller must prepend the prefix.
     pub prefix: String,
-    /// Addresses to connect to, in the order of attempts.
+    /// Addresses to connect to, in the order of the name server. Attempts alternate between the
+    /// address families.
     pub addresses: Vec<SocketAddr>,
     /// TLS settings and server name; `None` for plain HTTP.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
@@ -82,7 +83,7 @@ impl Endpoint {
         // Only URLs have brackets around an IPv6 address.
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         // Before the lookup, because machines behind a proxy often cannot resolve the host.
-        if let Some(variable) = proxies::named(secure, bare, environment) {
+        if let Some(variable) = proxies::named(secure, bare, port, environment) {
             let host = bare.to_owned();
             return Err(EndpointError::Proxy { host, variable });
         }

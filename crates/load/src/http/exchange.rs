@@ -1,8 +1,10 @@
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpStream;
+
 use super::answer::Answer;
 use super::{Handshake, Response, Version};
-use crate::exchange::Resent;
+use crate::exchange::{Family, Resent};
 use crate::{Exchange, Failure};
 
 /// Timings of a request in progress.
@@ -10,6 +12,7 @@ use crate::{Exchange, Failure};
 pub(super) struct Record {
     pub(super) started: Instant,
     pub(super) connect: Option<Duration>,
+    family: Option<Family>,
     pub(super) tls: Option<Duration>,
     /// Time at which the connection was ready.
     pub(super) ready: Instant,
@@ -33,6 +36,7 @@ impl Record {
         Self {
             started: now,
             connect: None,
+            family: None,
             tls: None,
             ready: now,
             sent: None,
@@ -45,6 +49,19 @@ impl Record {
             unannounced_end: false,
             handshake: None,
         }
+    }
+
+    /// Records a new connection, which was established in this time.
+    pub(super) fn connected(&mut self, stream: &TcpStream, took: Duration) {
+        self.connect = Some(took);
+        let peer = stream.peer_addr().ok();
+        self.family = peer.map(|peer| {
+            if peer.is_ipv6() {
+                Family::V6
+            } else {
+                Family::V4
+            }
+        });
     }
 
     /// Resets the timings for a repetition on another connection.
@@ -73,6 +90,7 @@ impl Record {
                 started: self.started,
                 finished,
                 connect: self.connect,
+                family: self.family,
                 tls: self.tls,
                 sending: sent.map(|sent| sent.saturating_duration_since(self.ready)),
                 first_byte: sent

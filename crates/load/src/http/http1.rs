@@ -88,14 +88,16 @@ pub(super) fn write_head(
         head.extend_from_slice(b"\r\n");
     }
     for (name, value) in request.headers {
-        line(head, name, value);
+        if !is_framing(name) {
+            line(head, name, value);
+        }
     }
     let length = request.body.len();
     if length > 0 || [Method::POST, Method::PUT, Method::PATCH].contains(request.method) {
         // Writing to memory cannot fail.
         let _ = write!(head, "content-length: {length}\r\n");
     }
-    if !keepalive {
+    if !keepalive && !given("connection") {
         line(head, "connection", "close");
     }
     if request.expect_continue && length > 0 {
@@ -103,6 +105,16 @@ pub(super) fn write_head(
     }
     head.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+/// Returns whether the client writes this header itself, from the body.
+pub(super) fn is_framing(name: &str) -> bool {
+    // Most headers are skipped by the length of their names.
+    match name.len() {
+        14 => name.eq_ignore_ascii_case("content-length"),
+        17 => name.eq_ignore_ascii_case("transfer-encoding"),
+        _ => false,
+    }
 }
 
 /// Refuses requests that the server would read as different requests.

@@ -21,7 +21,7 @@ use super::answer::MAX_HEAD;
 use super::exchange::Record;
 use super::options::WITHOUT_HTTP2;
 use super::stream::Stream;
-use super::{Body, Endpoint, Headers, Request, kind};
+use super::{Body, Endpoint, Headers, Request, http1, kind};
 use crate::Failure;
 
 /// The detail of a failed body whose stream was reset with NO_ERROR.
@@ -165,7 +165,8 @@ fn convert(
         let bearer = HeaderValue::try_from(format!("Bearer {token}"));
         headers.insert(AUTHORIZATION, bearer.map_err(|e| wrong(e.into()))?);
     }
-    for (name, value) in request.headers {
+    let own = request.headers.iter();
+    for (name, value) in own.filter(|(name, _)| !http1::is_framing(name)) {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|e| wrong(e.into()))?;
         match name {
             // HTTP/2 has a pseudo-header for the host.

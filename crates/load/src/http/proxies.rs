@@ -4,10 +4,13 @@
 
 use std::net::IpAddr;
 
+use lucarne_net::NoProxy;
+
 /// Returns the environment variable with the proxy that other clients would use for `host`.
 pub(super) fn named(
     secure: bool,
     host: &str,
+    port: u16,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Option<&'static str> {
     let given = |name: &&str| environment(name).is_some_and(|value| !value.is_empty());
@@ -18,32 +21,13 @@ pub(super) fn named(
         &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"]
     };
     let name = names.iter().copied().find(|name| given(name))?;
-    let excepted = ["NO_PROXY", "no_proxy"]
-        .into_iter()
-        .filter_map(&environment);
-    let direct = is_loopback(host) || excepted.into_iter().any(|list| has(&list, host));
+    let direct = is_loopback(host) || NoProxy::of_environment(&environment).contains(host, port);
     (!direct).then_some(name)
 }
 
 fn is_loopback(host: &str) -> bool {
     let address = host.parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Returns whether a list like `localhost,.example.org` contains `host`.
-fn has(list: &str, host: &str) -> bool {
-    let host = host.to_ascii_lowercase();
-    list.split([',', ' '])
-        .filter(|item| !item.is_empty())
-        .any(|item| {
-            let item = item.to_ascii_lowercase();
-            let name = item.trim_start_matches("*.").trim_start_matches('.');
-            let below = || {
-                host.strip_suffix(name)
-                    .is_some_and(|rest| rest.ends_with('.'))
-            };
-            item == "*" || host == name || below()
-        })
 }
 
 #[cfg(test)]
@@ -53,7 +37,7 @@ mod tests {
     #[test]
     fn hosts_that_others_reach_through_a_proxy() {
         let of = |secure, host: &str, variables: &[(&str, &str)]| {
-            named(secure, host, |name: &str| {
+            named(secure, host, 443, |name: &str| {
                 let mut all = variables.iter();
                 all.find(|(known, _)| *known == name)
                     .map(|(_, value)| (*value).to_owned())
@@ -71,15 +55,7 @@ mod tests {
         for host in ["localhost", "127.0.0.9", "::1"] {
             assert_eq!(of(true, host, &[both]), None, "{host}");
         }
-        for (list, direct) in [
-            ("*", true),
-            ("b.example, A.example", true),
-            (".example", true),
-            ("*.example", true),
-            ("example", true),
-            ("ple", false),
-            ("b.example", false),
-        ] {
+        for (list, direct) in [("*", true), ("a.example:443", true), ("b.example", false)] {
             let found = of(true, "a.example", &[both, ("no_proxy", list)]);
             assert_eq!(found.is_none(), direct, "{list}");
         }

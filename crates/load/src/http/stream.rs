@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use lucarne_net::{explain, tls_error};
+use lucarne_net::{explain, first_of, interleave, tls_error};
 use rustls::{AlertDescription, CertificateError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -48,7 +48,7 @@ impl Stream {
         let tcp = dial(&endpoint.addresses, until).await?;
         // Fails if the connection is already closed, which the next step reports.
         let _ = tcp.set_nodelay(true);
-        record.connect = Some(began.elapsed());
+        record.connected(&tcp, began.elapsed());
         let stream = Self::secure(tcp, endpoint, options, until, record).await?;
         record.ready = std::time::Instant::now();
         Ok(stream)
@@ -103,19 +103,17 @@ impl Stream {
     }
 }
 
-/// Tries the addresses in order; each address gets a share of the remaining time.
+/// Connects to the first address that accepts the connection (RFC 8305).
 pub(super) async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
-    let mut failure = Failure::new(kind::CONNECT, "the host has no address");
-    for (tried, address) in addresses.iter().enumerate() {
-        let left = until.saturating_duration_since(Instant::now());
-        let share = left / (addresses.len() - tried) as u32;
-        match timeout_at(Instant::now() + share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failure = unconnected(*address, &error),
-            Err(_) => failure = too_late(&format!("no connection to {address}"), share),
+    let left = until.saturating_duration_since(Instant::now());
+    match timeout_at(until, first_of(interleave(addresses.to_vec()))).await {
+        Ok(connected) => connected.map_err(|(address, error)| unconnected(address, &error)),
+        Err(_) => {
+            let addresses: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+            let addresses = addresses.join(" and ");
+            Err(too_late(&format!("no connection to {addresses}"), left))
         }
     }
-    Err(failure)
 }
 
 pub(super) fn too_late(what: &str, time: Duration) -> Failure {

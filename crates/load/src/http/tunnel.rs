@@ -154,7 +154,7 @@ impl Tunnel {
         let tcp = dial(&self.proxy.addresses, until).await?;
         // Fails if the connection is already closed, which the next step reports.
         let _ = tcp.set_nodelay(true);
-        record.connect = Some(began.elapsed());
+        record.connected(&tcp, began.elapsed());
         let connected = Instant::now();
         let asked = self.ask(Stream::Plain(tcp), place, record);
         let tcp = match timeout_at(until, asked).await {

@@ -14,6 +14,8 @@ use crate::{Histogram, Metric, Note, Summary};
 const ENOUGH: u64 = 100;
 /// Number of samples below which any difference may be chance.
 const FEWEST: u64 = 5;
+/// Number of iterations below which their rate, and that of requests, may be chance.
+const FEWEST_ITERATIONS: u64 = 30;
 /// Standard deviations of the 99 % confidence interval.
 const CHANCE: f64 = 2.576;
 /// Difference in milliseconds that is noise, with any ratio.
@@ -116,7 +118,8 @@ impl Comparison {
 /// Compares each scenario of `old` with the same scenario of `new`: latency (avg, med, p95, p99),
 /// requests or iterations per second, and failures. A figure that is worse by more than the factor
 /// `max_regression` fails, and so does a missing scenario. Differences below 0.2 ms, or 0.05 % of
-/// failures, never fail. Percentiles of fewer than 100 samples fail if their confidence intervals
+/// failures, never fail. Requests and iterations per second of fewer than 30 iterations never fail.
+/// Percentiles of fewer than 100 samples fail if their confidence intervals
 /// (99 %) are apart by more than the factor.
 pub fn compare(old: &Summary, new: &Summary, max_regression: f64) -> Comparison {
     let factor = max_regression.max(1.0);
@@ -166,9 +169,11 @@ fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -
             rows.extend(judge(&figure, Unit::Milliseconds, before, after, certain));
         }
     }
+    let iterations = [old, new].map(|summary| completed(summary, scenario));
+    let certain = iterations.iter().all(|count| *count >= FEWEST_ITERATIONS);
     for counter in ["http_reqs", "iterations"] {
         let [before, after] = [old, new].map(|summary| rate(summary, counter, scenario));
-        rows.extend(judge(counter, Unit::PerSecond, before, after, true));
+        rows.extend(judge(counter, Unit::PerSecond, before, after, certain));
     }
     let [before, after] = [old, new].map(|summary| failures(summary, scenario));
     rows.extend(judge("http_req_failed", Unit::Share, before, after, true));
@@ -212,6 +217,11 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         // The load generator causes the start delay, not the target.
         .filter(|name| name != "iteration_start_delay")
         .collect()
+}
+
+fn completed(summary: &Summary, scenario: &str) -> u64 {
+    let about = summary.scenarios.iter().find(|it| it.name == scenario);
+    about.map_or(0, |about| about.completed)
 }
 
 fn rate(summary: &Summary, counter: &str, scenario: &str) -> Option<f64> {
@@ -417,6 +427,17 @@ mod tests {
             outcomes(&failed),
             [("read", "http_reqs"), ("read", "iterations")]
         );
+    }
+
+    #[test]
+    fn rates_of_few_iterations_do_not_fail() {
+        let (mut old, mut new) = (sample::summary(), sample::summary());
+        old.scenarios[1].completed = FEWEST_ITERATIONS - 1;
+        new.scenarios[1].duration *= 1.5;
+        let compared = compare(&old, &new, 1.1);
+        assert!(compared.passed(), "{compared}");
+        old.scenarios[1].completed = FEWEST_ITERATIONS;
+        assert!(!compare(&old, &new, 1.1).passed());
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Series {
         let counter = |there: bool, count: u64| there.then_some(Metric::Counter { count });
         let rate = |good: u64, total: u64| (total > 0).then_some(Metric::Rate { good, total });
         let engine = self.engine.as_ref();
+        let [v4, v6] = requests.connections;
         match name {
             "http_req_duration" => trend(&requests.total),
             "http_req_connecting" => trend(&requests.connect),
@@ -61,6 +62,8 @@ impl Series {
                 counter(resent > 0, resent)
             }
             "http_reqs" => counter(count > 0, count),
+            "connections_ipv4" => counter(v4 > 0, v4),
+            "connections_ipv6" => counter(v6 > 0, v6),
             "data_sent" => counter(count > 0, requests.bytes_out),
             "data_received" => counter(count > 0, requests.bytes_in),
             "body_sent" => counter(count > 0, requests.body_out),

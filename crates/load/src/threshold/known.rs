@@ -11,6 +11,8 @@ pub(crate) const EVERY_SCENARIO: &[(&str, &str)] = &[
     ("body_received", "counter"),
     ("body_sent", "counter"),
     ("checks", "rate"),
+    ("connections_ipv4", "counter"),
+    ("connections_ipv6", "counter"),
     ("data_received", "counter"),
     ("data_sent", "counter"),
     ("dropped_iterations", "counter"),

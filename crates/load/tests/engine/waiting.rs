@@ -69,6 +69,7 @@ pub(crate) fn answered(started: Instant) -> Exchange {
         started,
         finished: Instant::now(),
         connect: None,
+        family: None,
         tls: None,
         sending: None,
         first_byte: None,

@@ -10,13 +10,18 @@ use super::probe::RENEWAL_INFO_RETRY_AFTER;
 use super::shared_state::{SharedState, wrong};
 use super::step::StepTags;
 use super::user::AcmeUser;
+use crate::framing;
 use crate::preparing::{self, Retries};
+use crate::rest::Header;
 
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
 /// If the options are invalid.
 pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
+    let headers = options.headers.iter();
+    let headers = headers.map(|Header(name, value)| (name.as_str(), Some(value.as_str())));
+    framing::check(headers, None).map_err(|error| wrong(error.to_string()))?;
     Ok(Arc::new(Acme(Arc::new(SharedState::new(options, seed)?))))
 }
 

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64_simd::STANDARD;
 use http::Method;
-use lucarne_ct::EntryKind;
+use lucarne_ct::{Certificate, EntryKind};
 use lucarne_load::http::{Body, Client, Request, Response};
 use lucarne_load::{Failure, Stop};
 use lucarne_mint::{Authority, CaOptions, KeyType, MintError, Time, now_ms};
@@ -69,6 +70,8 @@ enum ProbeError {
     Json(#[from] serde_json::Error),
     #[error("the list lacks a root whose chains the log accepts")]
     MissingRoot,
+    #[error("entry {0} of the list is not the base64 of a certificate")]
+    NotACertificate(usize),
     #[error("Content-Type: {0}, not application/json")]
     ContentType(String),
 }
@@ -224,7 +227,7 @@ impl Probes {
             (ExpectedAnswer::Refused, 400..=499) => Ok(()),
             (ExpectedAnswer::Refused, status @ 200..=299) => Err(ProbeError::Accepted(status)),
             (ExpectedAnswer::Refused, status) => Err(ProbeError::NotRefused(status)),
-            (ExpectedAnswer::Roots(ours), 200) => roots(ours, response),
+            (ExpectedAnswer::Roots(ours), 200) => roots(ours, &response.body),
             (ExpectedAnswer::Roots(_), status) => Err(ProbeError::Status(status)),
         })
     }
@@ -245,16 +248,22 @@ fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
 }
 
 /// Checks get-roots (RFC 6962, section 4.7).
-fn roots(ours: &[String], response: &Response) -> Result<(), ProbeError> {
+fn roots(ours: &[String], body: &[u8]) -> Result<(), ProbeError> {
     #[derive(serde::Deserialize)]
     struct Answer {
         certificates: Vec<String>,
     }
-    let answer: Answer = serde_json::from_slice(&response.body)?;
-    if ours.iter().all(|root| answer.certificates.contains(root)) {
-        Ok(())
-    } else {
-        Err(ProbeError::MissingRoot)
+    let served = serde_json::from_slice::<Answer>(body)?.certificates;
+    if !ours.iter().all(|root| served.contains(root)) {
+        return Err(ProbeError::MissingRoot);
+    }
+    let is_certificate = |entry: &String| {
+        let der = STANDARD.decode_to_vec(entry);
+        der.is_ok_and(|der| Certificate::parse(&der).is_ok())
+    };
+    match served.iter().position(|entry| !is_certificate(entry)) {
+        None => Ok(()),
+        Some(index) => Err(ProbeError::NotACertificate(index)),
     }
 }
 
@@ -401,5 +410,29 @@ fn get(
         body: Vec::new(),
         submission,
         expected: ExpectedAnswer::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_not_a_certificate_is_named() {
+        let root = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
+        let root = STANDARD.encode_to_string(root.cert_der());
+        let checked = |entries: &[&str]| {
+            let body = serde_json::json!({ "certificates": entries }).to_string();
+            roots(std::slice::from_ref(&root), body.as_bytes()).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(&[&root]), Ok(()));
+        for wrong in ["", "%", "AAAA"] {
+            let error = checked(&[&root, wrong]).unwrap_err();
+            assert_eq!(
+                error,
+                "entry 1 of the list is not the base64 of a certificate"
+            );
+        }
+        assert!(checked(&[]).unwrap_err().contains("lacks a root"));
     }
 }

@@ -44,7 +44,8 @@ pub struct RestOptions {
     /// Body, as JSON; @FILE for the JSON of a file; in a plan also written as YAML
     #[arg(long, value_name = "JSON")]
     pub json: Option<Json>,
-    /// Requests from a file in either of vegeta's formats, one after the other
+    /// Requests from a file in either of vegeta's formats, one after the other; `-` is standard
+    /// input
     #[arg(long, value_name = "FILE")]
     pub targets: Option<PathBuf>,
     /// Expected statuses (201, 2xx) [default: 2xx; for --targets also 3xx]

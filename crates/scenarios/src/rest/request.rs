@@ -12,6 +12,7 @@ use super::response_checks::{ChecksError, ResponseChecks};
 use super::targets::Target;
 use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
 use crate::connection_options::{Pause, StatusRange, list};
+use crate::framing::{self, FramingError};
 use crate::interned::intern;
 use crate::url_characters::{self, UrlCharacterError};
 
@@ -42,6 +43,8 @@ pub(super) enum RequestError {
     Json(#[source] TemplateError),
     #[error("headers.{name}: {source}")]
     Header { name: String, source: TemplateError },
+    #[error(transparent)]
+    Framing(#[from] FramingError),
     #[error(transparent)]
     Checks(#[from] ChecksError),
     #[error(transparent)]
@@ -147,6 +150,7 @@ impl Compiler<'_> {
             return Err(RequestError::Name(name));
         }
         let headers = self.headers(step)?;
+        framed(&headers, body.as_ref())?;
         let mut checks = ResponseChecks::compile(&name, &step.checks, &mut self.scope)?;
         let captured = step.capture.0.iter().map(|pair| (pair, false));
         let remembered = step.remember.0.iter().map(|pair| (pair, true));
@@ -198,19 +202,22 @@ impl Compiler<'_> {
         let of_all = of_all.map(|Header(name, value)| (name.clone(), value.clone()));
         let all = of_all.chain(target.headers.iter().cloned());
         let headers = all.map(|(name, value)| (name, Template::fixed(&value)));
+        let headers: Vec<(String, Template)> = headers.collect();
+        let body = target.body.map(RequestBody::Bytes);
+        framed(&headers, body.as_ref())?;
         let expect = match expect {
             [] => vec![StatusRange::class(2), StatusRange::class(3)],
             given => given.to_vec(),
         };
         Ok(Request {
             status_check: intern(&format!("status is {}", list(&expect))),
-            headers: headers.collect(),
+            headers,
             checks: ResponseChecks::compile(&name, &[], &mut self.scope)?,
             name,
             server,
             method,
             path,
-            body: target.body.map(RequestBody::Bytes),
+            body,
             expect,
             think_time: None,
             weight: 1.0,
@@ -329,6 +336,20 @@ impl Request {
             excerpt: excerpt.trim_end_matches(": ").to_owned(),
         })
     }
+}
+
+/// Checks the headers that depend on the body.
+fn framed(headers: &[(String, Template)], body: Option<&RequestBody>) -> Result<(), FramingError> {
+    let length = match body {
+        None => Some(0),
+        Some(RequestBody::Template(template)) => template.as_fixed().map(str::len),
+        Some(RequestBody::Bytes(bytes)) => Some(bytes.len()),
+    };
+    let headers = headers.iter();
+    framing::check(
+        headers.map(|(name, value)| (name.as_str(), value.as_fixed())),
+        length,
+    )
 }
 
 /// Returns a path without its query, with `*` for each template.

@@ -1,6 +1,7 @@
 //! State that all users of the scenario share.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -220,7 +221,12 @@ fn of_targets(
 ) -> Result<Vec<Request>, UnusableTargets> {
     /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
-    let content = read_text(file).map_err(TargetsError::from)?;
+    let content = if file == Path::new("-") {
+        io::read_to_string(io::stdin())
+    } else {
+        read_text(file)
+    };
+    let content = content.map_err(TargetsError::from)?;
     let targets = targets::read(&content)?;
     let requests = targets
         .into_iter()

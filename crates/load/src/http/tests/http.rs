@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::http::Method;
 
 use super::server::{Script, Server};
-use crate::exchange::Resent;
+use crate::exchange::{Family, Resent};
 use crate::http::{Body, Client, ClientOptions, Request, Response, Version, kind};
 
 fn ok(response: &Response) -> &Response {
@@ -164,6 +164,7 @@ async fn phases_are_there_and_add_up() {
             let exchange = client.send(&Request::get("/slow")).await.exchange;
             assert_eq!(exchange.outcome, Ok(()));
             assert_eq!(exchange.connect.is_some(), fresh);
+            assert_eq!(exchange.family, fresh.then_some(Family::V4));
             assert_eq!(exchange.tls.is_some(), fresh && secure);
             assert!(exchange.first_byte.unwrap() >= Duration::from_millis(29));
             let total = exchange.finished - exchange.started;

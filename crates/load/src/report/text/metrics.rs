@@ -41,7 +41,14 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ),
     (
         "NETWORK",
-        &["data_received", "data_sent", "body_received", "body_sent"],
+        &[
+            "connections_ipv4",
+            "connections_ipv6",
+            "data_received",
+            "data_sent",
+            "body_received",
+            "body_sent",
+        ],
     ),
 ];
 /// Metrics with further rows for each scenario and set of tags.

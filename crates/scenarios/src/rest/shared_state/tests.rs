@@ -23,6 +23,11 @@ fn the_message_begins_with_the_key() {
              with `steps`, write these keys in its items",
         ),
         (
+            json!({ "url": url, "body": "hello", "headers": { "Content-Length": "4" } }),
+            "headers.content-length: is `4`, but the body has 5 bytes; remove the header, which \
+             the load test writes itself",
+        ),
+        (
             json!({ "steps": step, "requests": step }),
             "there are both `steps` and `requests`: remove one of them",
         ),
