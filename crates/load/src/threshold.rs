@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod known;
+pub(crate) mod of_parts;
 mod of_scenario;
 mod parse;
 
@@ -230,6 +231,9 @@ pub struct ThresholdResult {
     /// Whether the threshold is built in: the engine adds it to every scenario, without a key in
     /// the plan.
     pub built_in: bool,
+    /// Whether a threshold on all requests was crossed by the part that `metric` names.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub part: bool,
     /// Reason of a failure that the figures do not show.
     pub reason: Option<String>,
 }

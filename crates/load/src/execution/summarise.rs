@@ -13,6 +13,7 @@ use crate::samples::{Series as Sampled, UNANNOUNCED_ENDS};
 use crate::snapshot::LATE;
 use crate::summary::merge::achieved;
 use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
+use crate::threshold::of_parts;
 
 /// Fills in all figures of a finished run.
 pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Summary) -> Summary {
@@ -62,6 +63,8 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
             result
         });
     summary.thresholds = judged.collect();
+    let parts = of_parts::crossed(&summary, &collector.thresholds);
+    summary.thresholds.extend(parts);
     summary.tell_metrics();
     summary.notes.extend(lateness(&summary));
     summary.notes.extend(unannounced_ends(&summary));

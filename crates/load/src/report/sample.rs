@@ -189,6 +189,7 @@ fn threshold(
         passed,
         aborted: false,
         built_in: false,
+        part: false,
         reason: observed
             .is_none()
             .then(|| "there are no samples".to_owned()),

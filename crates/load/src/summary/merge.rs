@@ -2,7 +2,7 @@
 
 use super::{Check, ErrorKind, LastingFailure, Protocol, ScenarioSummary, Series, Status, Summary};
 use crate::exchange::DETAILS;
-use crate::threshold::{Threshold, ThresholdResult};
+use crate::threshold::{Threshold, ThresholdResult, of_parts};
 use crate::verdict::Verdict;
 
 /// Reasons why summaries cannot be merged.
@@ -226,8 +226,11 @@ impl Summary {
     /// Evaluates the thresholds and the verdict over the merged data. [`merge`](Self::merge) adds
     /// the lasting verdicts of the parts.
     fn judge(&mut self) {
+        let mut thresholds = Vec::new();
         let results = std::mem::take(&mut self.thresholds);
-        let judged = results.into_iter().map(|result| {
+        // The parts are judged again by the thresholds on all requests.
+        let results = results.into_iter().filter(|result| !result.part);
+        let judged = results.map(|result| {
             let Ok(threshold) = Threshold::new(&result.metric, &result.expression) else {
                 return result;
             };
@@ -236,9 +239,12 @@ impl Summary {
             again.aborted = result.aborted;
             again.built_in = result.built_in;
             again.passed &= !again.aborted;
+            thresholds.push(threshold);
             again
         });
         self.thresholds = judged.collect();
+        let parts = of_parts::crossed(self, &thresholds);
+        self.thresholds.extend(parts);
         let held = self.held();
         let answered = self.statuses.iter().any(|status| status.code != 0);
         self.verdict = match self.verdict {

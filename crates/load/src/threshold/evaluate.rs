@@ -33,6 +33,7 @@ impl Threshold {
             passed: observed.is_some_and(|observed| self.operator.holds(observed, self.bound)),
             aborted: false,
             built_in: false,
+            part: false,
             reason,
         }
     }
@@ -82,7 +83,7 @@ impl Aggregation {
 }
 
 impl Operator {
-    fn holds(self, observed: f64, bound: f64) -> bool {
+    pub(super) fn holds(self, observed: f64, bound: f64) -> bool {
         match self {
             Operator::Less => observed < bound,
             Operator::LessOrEqual => observed <= bound,

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use lucarne_load::report::baseline::compare;
 use lucarne_load::summary::LastingFailure;
 use lucarne_load::{
-    Exchange, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig,
-    Stop, Summary, Tags, Verdict, VirtualUser,
+    Exchange, ExecutorConfig, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario,
+    ScenarioConfig, Stop, Summary, Tags, Verdict, VirtualUser,
 };
 use serde_json::Value;
 
@@ -294,6 +294,43 @@ fn thresholds_are_judged_anew_over_all() {
     assert_eq!(one.verdict, Verdict::Crossed);
     let merged = Summary::merge(vec![one, two]).unwrap();
     assert_eq!(merged.verdict, Verdict::Passed, "{:?}", merged.thresholds);
+}
+
+/// Each part of the operation is too small to be judged. Together they have no success.
+#[test]
+fn parts_of_a_merged_run_are_judged_together() {
+    let part = |requests| {
+        let executor = ExecutorConfig::ConstantVus {
+            vus: 1,
+            duration: Duration::from_secs(60),
+            iterations: Some(requests),
+        };
+        let scenario = Arc::new(Failing(AtomicU64::new(0)));
+        let failing = ScenarioConfig {
+            tags: vec![("connector".into(), "nginx".into())],
+            ..ScenarioConfig::new("failing", executor, scenario)
+        };
+        let others = Waiting::scenario(|_| millis(1));
+        let others = ScenarioConfig::new("others", constant(50.0, millis(200)), others);
+        let keys = [("http_req_failed", "rate<0.9"), ("checks", "rate>=0")];
+        let outcome = run(vec![failing, others], &keys).start().wait();
+        let text = serde_json::to_string(&outcome.summary).unwrap();
+        serde_json::from_str::<Summary>(&text).unwrap()
+    };
+    let crossed = |summary: &Summary| {
+        let results = summary.thresholds.iter().filter(|it| it.part);
+        let results = results.map(|it| (it.metric.clone(), it.expression.clone(), it.samples));
+        results.collect::<Vec<_>>()
+    };
+    let failing = "http_req_failed{connector:nginx,scenario:failing}".to_owned();
+    let (small, large) = (part(6), part(12));
+    assert!(crossed(&small).is_empty());
+    assert_eq!(crossed(&large), [(failing.clone(), "rate<1".into(), 12)]);
+    let merged = Summary::merge(vec![small.clone(), small]).unwrap();
+    assert_eq!(crossed(&merged), [(failing.clone(), "rate<1".into(), 12)]);
+    assert_eq!(merged.verdict, Verdict::Crossed);
+    let merged = Summary::merge(vec![large.clone(), large]).unwrap();
+    assert_eq!(crossed(&merged), [(failing, "rate<1".into(), 24)]);
 }
 
 /// The merged figures show neither the failed work after the load of a part, nor a part that could

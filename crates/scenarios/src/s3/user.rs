@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::{Body, Client, Response};
+use lucarne_load::http::{Body, Client, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG, acknowledgement, no_error};
@@ -95,7 +95,7 @@ impl S3User {
             shared.acknowledged[cell.store].remember(&key, tag);
             iteration.count(tags, OBJECT_BYTES, cell.size.0);
         }
-        record(iteration, tags, &response);
+        record_cell(iteration, tags, cell, &response);
     }
 
     /// Sends GET or HEAD of an object that was written before the run.
@@ -135,7 +135,7 @@ impl S3User {
             iteration.check(tags, WRITTEN, outcome);
             iteration.check(tags, ENTITY_TAG, tag);
         }
-        record(iteration, tags, &response);
+        record_cell(iteration, tags, cell, &response);
     }
 
     /// Writes an object outside the measurement, and deletes it.
@@ -163,7 +163,7 @@ impl S3User {
         let response = pending
             .until(self.send(cell.store, S3Request::Delete(&key), Body::Empty))
             .await;
-        record(iteration, tags, &response);
+        record_cell(iteration, tags, cell, &response);
         if let Some(at_work) = at_work {
             at_work.busy(took(&response));
         }
@@ -220,7 +220,7 @@ impl S3User {
         let race =
             conditional_put::run(store, racers, &key, content, &headers, size, &pending).await;
         for response in &race.responses {
-            record(iteration, tags, response);
+            record_cell(iteration, tags, cell, response);
         }
         if let Some(at_work) = at_work {
             // The clients of a race run concurrently, so the race takes as long as the slowest
@@ -267,6 +267,29 @@ impl S3User {
 
 fn record(iteration: &mut Iteration, tags: Tags, response: &Response) {
     iteration.request(tags, &response.exchange);
+}
+
+/// Records a request of a cell. If the check of its operation may fail (`--allow`), an unexpected
+/// status is not a failure either: a store that rejects an operation fails no check of it.
+fn record_cell(iteration: &mut Iteration, tags: Tags, cell: &Cell, response: &Response) {
+    let mut exchange = response.exchange.clone();
+    let failure = exchange.outcome.as_ref().err();
+    if failure.is_some_and(|failure| failure.kind == kind::STATUS)
+        && iteration.excuses(check_of(cell.operation))
+    {
+        exchange.outcome = Ok(());
+    }
+    iteration.request(tags, &exchange);
+}
+
+/// Returns the check of the result of an operation.
+fn check_of(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Put => ACKNOWLEDGED,
+        Operation::Get | Operation::Head => WRITTEN,
+        Operation::Create => conditional_put::CHECK,
+        Operation::Delete => DELETED,
+    }
 }
 
 /// Returns the entity tag of an acknowledged PUT. Without acknowledgement the request fails.

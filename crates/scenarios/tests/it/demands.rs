@@ -4,7 +4,7 @@
 use lucarne_load::Verdict;
 
 use crate::api::Api;
-use crate::rest_tls::{REST, run};
+use crate::rest_tls::{REST, plan as plan_of, run};
 
 /// Returns a plan of these scenarios with their options, one user each, for a tenth of a second.
 fn plan(scenarios: &[(&str, &str)], keys: &str, thresholds: &str) -> String {
@@ -75,6 +75,50 @@ fn a_plan_may_say_something_else() {
         );
         assert_eq!(crossed(&outcome), expected, "{thresholds}");
     }
+}
+
+/// Runs this YAML of scenarios, which the threshold on all requests permits to fail. Returns the
+/// crossed thresholds.
+fn crossed_with(scenarios: &str, allow: &[&str], api: &Api) -> (Verdict, Vec<String>) {
+    let total = "thresholds:\n  checks: rate>=0\n  http_req_failed: rate<0.9\n";
+    let yaml = format!("scenarios:\n{scenarios}{total}");
+    let mut run = plan_of(&yaml, api).unwrap().into_run(7).unwrap();
+    run.allow = allow.iter().map(|name| (*name).to_owned()).collect();
+    let outcome = crate::finished(run);
+    let crossed = crossed(&outcome).into_iter().map(str::to_owned);
+    (outcome.verdict, crossed.collect())
+}
+
+const TWELVE: &str = "executor: constant-vus\n    vus: 1\n    duration: 60s\n    iterations: 12\n";
+
+#[test]
+fn a_step_that_always_fails_is_named() {
+    let api = Api::start();
+    let scenarios = format!(
+        "  api:\n    scenario: rest\n    {TWELVE}    options:\n      baseUrl: ${{URL}}\n      \
+         ca: ${{CA}}\n      headers: {{ Authorization: Bearer secret }}\n      steps:\n        \
+         - {{ name: list, url: /list }}\n        - {{ name: create, url: /list, expect: 201 }}\n"
+    );
+    let (verdict, crossed) = crossed_with(&scenarios, &[], &api);
+    assert_eq!(verdict, Verdict::Crossed);
+    assert_eq!(crossed, ["http_req_failed{op:create,scenario:api}"]);
+    let allowed = crossed_with(&scenarios, &["create: status is 201"], &api);
+    assert_eq!(allowed, (Verdict::Passed, Vec::new()));
+}
+
+#[test]
+fn an_endpoint_whose_handshakes_always_fail_is_named() {
+    let api = Api::start();
+    let endpoint = |name: &str, fingerprint: &str| {
+        format!(
+            "  {name}:\n    scenario: tls\n    tags: {{ connector: {name} }}\n    {TWELVE}    \
+             options:\n      url: ${{URL}}\n      ca: ${{CA}}\n      fingerprint: \"{fingerprint}\"\n"
+        )
+    };
+    let scenarios = endpoint("good", "${FINGERPRINT}") + &endpoint("other", &"0".repeat(64));
+    let (verdict, crossed) = crossed_with(&scenarios, &[], &api);
+    assert_eq!(verdict, Verdict::Crossed);
+    assert_eq!(crossed, ["http_req_failed{connector:other,scenario:other}"]);
 }
 
 /// No iteration finishes, because its think time is longer than the run.

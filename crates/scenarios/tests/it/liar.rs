@@ -27,6 +27,8 @@ pub(crate) enum Lie {
     Forgets,
     /// Acknowledges DELETE without deleting.
     KeepsDeleted,
+    /// Responds to a conditional PUT with 501.
+    NoConditions,
     /// Sends another ETag for HEAD and GET than for PUT.
     OtherTag,
     /// Sends the same ETag for all objects.
@@ -112,11 +114,17 @@ async fn respond(
     let method = request.method().clone();
     let path = request.uri().path().trim_start_matches('/').to_owned();
     let (_, key) = path.split_once('/').unwrap_or_default();
+    let conditional = request.headers().contains_key(header::IF_NONE_MATCH);
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let mut objects = objects.lock().unwrap();
     Ok(match (method, key) {
         (Method::GET, "") => whole(objects.list().into()),
         (_, "") => whole(Bytes::new()),
+        (Method::PUT, _) if conditional && objects.lie == Lie::NoConditions => {
+            let mut refused = whole("<Error><Code>NotImplemented</Code></Error>".into());
+            *refused.status_mut() = StatusCode::NOT_IMPLEMENTED;
+            refused
+        }
         (Method::PUT, key) => objects.put(key, body),
         (Method::DELETE, key) => {
             if objects.lie != Lie::KeepsDeleted || !key.contains("/delete-") {

@@ -12,7 +12,7 @@ use lucarne_settings::Report;
 use lucarne_testkit::block_until;
 
 /// Returns the plan, or its errors.
-fn plan(yaml: &str, api: &Api) -> Result<Plan, Vec<String>> {
+pub(crate) fn plan(yaml: &str, api: &Api) -> Result<Plan, Vec<String>> {
     let lookup = |name: &str| match name {
         "URL" => Some(api.url.clone()),
         "CA" => Some(api.ca.display().to_string()),

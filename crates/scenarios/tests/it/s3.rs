@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_load::summary::Series;
+use lucarne_load::threshold::{Threshold, Thresholds};
 use lucarne_load::{
     ExecutorConfig, Metric, Outcome, PrepareError, Run, Scenario, ScenarioConfig, Verdict,
 };
@@ -376,6 +377,47 @@ fn wrong_lists_fail_a_check() {
         let told = always_fails(&outcome, "list is that of the run's objects");
         assert!(told.contains(detail), "{lie:?}: {told}");
         assert!(liar.keeps_others(), "{lie:?}");
+    }
+}
+
+/// The threshold on all requests permits the failures, but an operation without any success has
+/// failed, unless its check is optional.
+#[test]
+fn an_operation_that_always_fails_has_not_passed() {
+    for (allow, verdict, expected) in [
+        (
+            &[][..],
+            Verdict::Crossed,
+            &[
+                "http_req_failed{concurrency:mixed,endpoint:liar,op:create,scenario:store,size:100B}",
+            ][..],
+        ),
+        (&["one creator wins"], Verdict::Passed, &[]),
+    ] {
+        let liar = Liar::start(Lie::NoConditions);
+        let options = S3Options {
+            mixed: true,
+            ..at_liar(&liar, &[Get, Create])
+        };
+        let executor = ExecutorConfig::ConstantVus {
+            vus: 1,
+            duration: Duration::from_secs(60),
+            iterations: Some(10),
+        };
+        let scenario = s3::build(options, 7).unwrap();
+        let total = Threshold::parse("http_req_failed: rate<0.99").unwrap();
+        let outcome = crate::finished(Run {
+            scenarios: vec![ScenarioConfig {
+                demands: lucarne_scenarios::scenario("s3").unwrap().thresholds(),
+                ..ScenarioConfig::new("store", executor, scenario)
+            }],
+            thresholds: Thresholds(vec![total]),
+            allow: allow.iter().map(|name| (*name).to_owned()).collect(),
+            ..Run::default()
+        });
+        let crossed = outcome.summary.thresholds.iter().filter(|it| !it.passed);
+        let crossed: Vec<_> = crossed.map(|it| it.metric.as_str()).collect();
+        assert_eq!((outcome.verdict, &crossed[..]), (verdict, expected));
     }
 }
 
