@@ -18,9 +18,13 @@
 //!   in GOAWAY, is a failure and is not repeated.
 //! - A response is complete or it is a failure; malformed responses are never interpreted. Failures
 //!   have stable kinds: see [`kind`].
+//! - A body stays in memory only as far as the request wants ([`Keep`]); the rest is counted and
+//!   dropped as it arrives. A client can limit the bodies in memory of all users together
+//!   ([`BodyBudget`]).
 //! - Idle connections own no buffers: reading uses the thread's buffer.
 
 mod answer;
+mod body;
 mod client;
 mod endpoint;
 mod endpoint_error;
@@ -40,6 +44,7 @@ mod tls;
 mod trust;
 mod tunnel;
 
+pub use body::{BodyBudget, BodyReader, BudgetExceeded, HeldBody, Keep};
 pub use client::Client;
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;

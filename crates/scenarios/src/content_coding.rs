@@ -2,33 +2,55 @@
 
 use std::io::{self, Read};
 
-/// Decodes a body, up to `most` bytes. Returns `None` if the coding is unknown.
-pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<Vec<u8>>> {
+/// Requests memory for so many more bytes. The error [`FileTooLarge`](io::ErrorKind::FileTooLarge)
+/// refuses the memory.
+pub(crate) type Grow<'a> = dyn FnMut(usize) -> io::Result<()> + 'a;
+
+/// Returns a limit of `most` bytes.
+pub(crate) fn at_most(most: u64) -> impl FnMut(usize) -> io::Result<()> {
+    let mut left = most;
+    move |more| {
+        left = left
+            .checked_sub(more as u64)
+            .ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(())
+    }
+}
+
+/// Decodes a body, as far as `grow` permits. Returns `None` if the coding is unknown.
+pub(crate) fn decode(
+    coding: &str,
+    body: &[u8],
+    grow: &mut Grow<'_>,
+) -> Option<io::Result<Vec<u8>>> {
     let mut plain = Vec::with_capacity(body.len().saturating_mul(4).min(1 << 20));
     let read = match coding.to_ascii_lowercase().as_str() {
-        "gzip" | "x-gzip" => all(flate2::read::MultiGzDecoder::new(body), most, &mut plain),
+        "gzip" | "x-gzip" => all(flate2::read::MultiGzDecoder::new(body), grow, &mut plain),
         // zlib, as specified, or raw deflate, which some servers send.
-        "deflate" => match all(flate2::read::ZlibDecoder::new(body), most, &mut plain) {
+        "deflate" => match all(flate2::read::ZlibDecoder::new(body), grow, &mut plain) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error),
             Err(_) => {
                 plain.clear();
-                all(flate2::read::DeflateDecoder::new(body), most, &mut plain)
+                all(flate2::read::DeflateDecoder::new(body), grow, &mut plain)
             }
         },
         "zstd" => zstd::stream::read::Decoder::new(body)
-            .and_then(|decoder| all(decoder, most, &mut plain)),
+            .and_then(|decoder| all(decoder, grow, &mut plain)),
         _ => return None,
     };
     Some(read.map(|()| plain))
 }
 
-fn all(decoder: impl Read, most: u64, plain: &mut Vec<u8>) -> io::Result<()> {
-    decoder.take(most.saturating_add(1)).read_to_end(plain)?;
-    if plain.len() as u64 > most {
-        Err(io::ErrorKind::FileTooLarge.into())
-    } else {
-        Ok(())
+fn all(mut decoder: impl Read, grow: &mut Grow<'_>, plain: &mut Vec<u8>) -> io::Result<()> {
+    let mut piece = [0; 16 << 10];
+    loop {
+        let read = decoder.read(&mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        grow(read)?;
+        plain.extend_from_slice(&piece[..read]);
     }
 }
 
@@ -71,12 +93,16 @@ mod tests {
             ("Deflate", raw.finish().unwrap()),
             ("zstd", zstd),
         ] {
-            let decoded = |most| decode(coding, &body, most).unwrap();
+            let decoded = |most| decode(coding, &body, &mut at_most(most)).unwrap();
             assert_eq!(decoded(600).unwrap(), plain, "{coding}");
             let too_large = decoded(599).unwrap_err().kind();
             assert_eq!(too_large, io::ErrorKind::FileTooLarge, "{coding}");
-            assert!(decode(coding, b"no such thing", 600).unwrap().is_err());
+            assert!(
+                decode(coding, b"no such thing", &mut at_most(600))
+                    .unwrap()
+                    .is_err()
+            );
         }
-        assert!(decode("br", &plain, 600).is_none());
+        assert!(decode("br", &plain, &mut at_most(600)).is_none());
     }
 }

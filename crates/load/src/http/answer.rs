@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{ParserConfig, Status};
 
+use super::body::{RESERVE, ReceivedBody};
 use super::{Headers, kind};
 use crate::Failure;
 
@@ -20,27 +21,21 @@ const MAX_HEADERS: usize = 256;
 const MAX_CHUNK_LINE: usize = 256;
 /// Limit of interim responses (1xx) before the final response.
 const MAX_INTERIM: u32 = 16;
-/// Limit of the bytes that are reserved in advance for a body, and that one read of a long body
-/// requests.
-const RESERVE: usize = 256 << 10;
 /// Minimum of a body that is read into its buffer without another copy, in bytes.
 const DIRECT: u64 = 32 << 10;
 
 /// Decoder of one response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Answer<'a> {
     pub(super) status: u16,
     pub(super) headers: Headers,
-    pub(super) body: BytesMut,
+    pub(super) body: ReceivedBody<'a>,
     /// Whether the connection can serve another request.
     pub(super) keep: bool,
-    /// Whether the body exceeds its limit.
-    pub(super) is_too_long: bool,
     state: State,
     /// Received part of an incomplete line or head.
     partial: Vec<u8>,
     to_head: bool,
-    max_body: usize,
     interim: u32,
 }
 
@@ -68,20 +63,18 @@ pub(super) enum Progress {
     Done,
 }
 
-impl Answer {
-    /// Creates a decoder for the response to a request. `to_head` is true for HEAD; `max_body`
-    /// limits the body.
-    pub(super) fn new(to_head: bool, max_body: usize) -> Self {
+impl<'a> Answer<'a> {
+    /// Creates a decoder for the response to a request. `to_head` is true for HEAD; `body` receives
+    /// the body.
+    pub(super) fn new(to_head: bool, body: ReceivedBody<'a>) -> Self {
         Self {
             status: 0,
             headers: Headers::default(),
-            body: BytesMut::new(),
+            body,
             keep: false,
-            is_too_long: false,
             state: State::Head,
             partial: Vec::new(),
             to_head,
-            max_body,
             interim: 0,
         }
     }
@@ -150,24 +143,21 @@ impl Answer {
         let State::Length(left @ DIRECT..) = self.state else {
             return None;
         };
+        let buffer = self.body.buffer()?;
         let most = usize::try_from(left).map_or(RESERVE, |left| left.min(RESERVE));
-        self.body.reserve(most.min(64 << 10));
-        Some((&mut self.body, most))
+        buffer.reserve(most.min(64 << 10));
+        Some((buffer, most))
     }
 
     /// Records the bytes that were read into the buffer of [`direct`](Self::direct).
-    pub(super) fn directly(&mut self, read: usize) {
+    pub(super) fn directly(&mut self, read: usize) -> Result<(), Failure> {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(read as u64);
             if *left == 0 {
                 self.state = State::Done;
             }
         }
-    }
-
-    /// Returns the limit of the body.
-    pub(super) fn max_body(&self) -> usize {
-        self.max_body
+        self.body.pushed(read)
     }
 
     /// Returns whether the response is complete.
@@ -251,6 +241,7 @@ impl Answer {
         self.status = status;
         self.keep = framing.keep;
         self.headers = Headers::new(Bytes::copy_from_slice(lines));
+        self.body.begin(&self.headers);
         self.state = self.body_of(status, &framing)?;
         Ok(Some((length, false)))
     }
@@ -265,10 +256,8 @@ impl Answer {
         }
         match framing.length {
             Some(0) => Ok(State::Done),
-            Some(length) if length > self.max_body as u64 => Err(self.too_long()),
             Some(length) => {
-                let most = usize::try_from(length).map_or(RESERVE, |length| length.min(RESERVE));
-                self.body.reserve(most);
+                self.body.announce(length)?;
                 Ok(State::Length(length))
             }
             None => {
@@ -281,19 +270,9 @@ impl Answer {
     /// Consumes up to `most` bytes of the body. Returns the number of bytes that are still missing.
     fn take(&mut self, input: &mut &[u8], most: u64) -> Result<u64, Failure> {
         let taken = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
-        if taken > self.max_body - self.body.len() {
-            return Err(self.too_long());
-        }
-        self.body.extend_from_slice(&input[..taken]);
+        self.body.push(&self.headers, &input[..taken])?;
         input.advance(taken);
         Ok(most - taken as u64)
-    }
-
-    /// Records that the body exceeds its limit, and returns the failure.
-    pub(super) fn too_long(&mut self) -> Failure {
-        self.is_too_long = true;
-        let most = self.max_body;
-        Failure::new(kind::BODY, format!("the body is longer than {most} bytes"))
     }
 
     /// Parses `1f;name=value` CR LF and ignores extensions.
@@ -315,9 +294,7 @@ impl Answer {
         let size = std::str::from_utf8(digits).unwrap_or_default();
         let size = u64::from_str_radix(size, 16).unwrap_or(u64::MAX);
         self.partial.clear();
-        if size > (self.max_body - self.body.len()) as u64 {
-            return Err(self.too_long());
-        }
+        self.body.announce(size)?;
         self.state = match size {
             0 => State::Trailers,
             size => State::Chunk(size),

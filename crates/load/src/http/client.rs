@@ -5,10 +5,11 @@ use http::Method;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
+use super::body::ReceivedBody;
 use super::exchange::Record;
 use super::http2::Http2;
 use super::stream::Stream;
-use super::{ClientOptions, Endpoint, Request, Response, Version, http1, kind};
+use super::{BodyReader, ClientOptions, Endpoint, Keep, Request, Response, Version, http1, kind};
 use crate::Failure;
 use crate::exchange::Resent;
 
@@ -46,13 +47,18 @@ impl Kept {
 
 /// Returns whether a kept connection had ended when the request was sent; then the request is
 /// repeated.
-fn had_gone(failure: &Failure, record: &Record) -> bool {
+fn had_gone(failure: &Failure, record: &Record<'_>) -> bool {
     failure.kind == kind::RESET && record.bytes_in == 0
 }
 
 /// Returns whether the connection of a request over HTTP/2 can serve another request.
 fn is_usable(outcome: &Result<(), Failure>) -> bool {
-    let usable = [kind::STREAM_RESET, kind::BODY, kind::REQUEST];
+    let usable = [
+        kind::STREAM_RESET,
+        kind::BODY,
+        kind::MAX_BODY,
+        kind::REQUEST,
+    ];
     let failure = outcome.as_ref().err();
     failure.is_none_or(|failure| usable.contains(&failure.kind))
 }
@@ -89,9 +95,29 @@ impl Client {
     /// Sends a request and reads the complete response. The future may be dropped at any time; this
     /// closes the connection.
     pub async fn send(&mut self, request: &Request<'_>) -> Response {
+        self.receive(request, None).await
+    }
+
+    /// Sends a request, and passes the body of the response to `reader` as it arrives. The response
+    /// has only the start of the body.
+    pub async fn stream<'r>(
+        &mut self,
+        request: &Request<'_>,
+        reader: &'r mut BodyReader<'r>,
+    ) -> Response {
+        let request = request.keep(Keep::Start);
+        self.receive(&request, Some(reader)).await
+    }
+
+    async fn receive<'r>(
+        &mut self,
+        request: &Request<'_>,
+        reader: Option<&'r mut BodyReader<'r>>,
+    ) -> Response {
         let options = self.options.clone();
-        let most = request.limit(options.max_body);
-        let answer = Answer::new(request.method == Method::HEAD, most);
+        let budget = options.body_budget.as_ref();
+        let body = ReceivedBody::new(request, options.max_body, budget, reader);
+        let answer = Answer::new(request.method == Method::HEAD, body);
         let mut record = Record::new(answer);
         record.body_out = request.body.len() as u64;
         let until = Instant::from_std(record.started) + options.timeout;
@@ -120,7 +146,7 @@ impl Client {
         /// Time to wait for a server that sends no ticket.
         const TICKET_TIMEOUT: Duration = Duration::from_millis(200);
         let options = self.options.clone();
-        let mut record = Record::new(Answer::new(false, 0));
+        let mut record = Record::new(Answer::new(false, ReceivedBody::limited(0)));
         let opened = Stream::open(&self.endpoint, &options, &mut record).await;
         let (stream, outcome) = match opened {
             Ok(stream) => (Some(stream), Ok(())),
@@ -152,7 +178,11 @@ impl Client {
         }
     }
 
-    async fn http1(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
+    async fn http1(
+        &mut self,
+        request: &Request<'_>,
+        record: &mut Record<'_>,
+    ) -> Result<(), Failure> {
         let mut head = http1::lend();
         let options = &self.options;
         http1::write_head(
@@ -171,7 +201,7 @@ impl Client {
         &mut self,
         head: &[u8],
         request: &Request<'_>,
-        record: &mut Record,
+        record: &mut Record<'_>,
     ) -> Result<(), Failure> {
         // Taken, not borrowed: a connection that is dropped during a request is not reused.
         if let Some(Kept { connection, since }) = self.kept.take()
@@ -193,7 +223,7 @@ impl Client {
     fn settle(
         &mut self,
         stream: Stream,
-        record: &Record,
+        record: &Record<'_>,
         outcome: Result<(), Failure>,
     ) -> Result<(), Failure> {
         if outcome.is_ok() && record.answer.keep && self.options.keepalive {
@@ -204,7 +234,11 @@ impl Client {
         outcome
     }
 
-    async fn http2(&mut self, request: &Request<'_>, record: &mut Record) -> Result<(), Failure> {
+    async fn http2(
+        &mut self,
+        request: &Request<'_>,
+        record: &mut Record<'_>,
+    ) -> Result<(), Failure> {
         http1::check(request)?;
         let token = self.options.bearer_token.as_deref();
         if let Some(Kept { connection, since }) = self.kept.take()

@@ -9,7 +9,7 @@ use crate::{Exchange, Failure};
 
 /// Timings of a request in progress.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Record<'a> {
     pub(super) started: Instant,
     pub(super) connect: Option<Duration>,
     family: Option<Family>,
@@ -24,14 +24,14 @@ pub(super) struct Record {
     pub(super) bytes_out: u64,
     /// Bytes of the request's body.
     pub(super) body_out: u64,
-    pub(super) answer: Answer,
+    pub(super) answer: Answer<'a>,
     pub(super) resent: Option<Resent>,
     pub(super) unannounced_end: bool,
     pub(super) handshake: Option<Box<Handshake>>,
 }
 
-impl Record {
-    pub(super) fn new(answer: Answer) -> Self {
+impl<'a> Record<'a> {
+    pub(super) fn new(answer: Answer<'a>) -> Self {
         let now = Instant::now();
         Self {
             started: now,
@@ -103,7 +103,7 @@ impl Record {
                 protocol: version.name(),
                 bytes_in: self.bytes_in,
                 bytes_out: self.bytes_out,
-                body_in: answer.body.len() as u64,
+                body_in: answer.body.length,
                 body_out: self.body_out,
                 unannounced_end: self.unannounced_end,
                 resent: self.resent,
@@ -111,8 +111,8 @@ impl Record {
             },
             status: answer.status,
             headers: answer.headers,
-            body: answer.body.freeze(),
-            is_too_long: answer.is_too_long,
+            is_too_long: answer.body.is_too_long,
+            body: answer.body.into_bytes(),
             handshake: self.handshake,
         }
     }

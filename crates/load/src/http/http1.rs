@@ -147,7 +147,7 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     head: &[u8],
     request: &Request<'_>,
-    record: &mut Record,
+    record: &mut Record<'_>,
 ) -> Result<(), Failure> {
     let asks = request.expect_continue && !request.body.is_empty();
     let mut exchange = Running {
@@ -168,17 +168,17 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// A request in progress. Writes and reads run concurrently, because a server may respond before it
 /// has received the whole request.
-struct Running<'a, 'b, S> {
+struct Running<'a, 'b, 'c, S> {
     stream: &'a mut S,
     out: Outgoing<'b>,
     /// The wait for 100-continue, if the request expects it.
     asked: Option<Pin<Box<Sleep>>>,
     /// Error of writing. The response may have arrived nevertheless.
     broken: Option<io::Error>,
-    record: &'a mut Record,
+    record: &'a mut Record<'c>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, '_, S> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             if self.record.sent.is_none() && self.broken.is_none() {
@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
                 Ok(0) => self.eof(),
                 Ok(read) => {
                     record.bytes_in += read as u64;
-                    record.answer.directly(read);
+                    record.answer.directly(read)?;
                     if record.answer.is_done() {
                         Ok(Progress::Done)
                     } else {

@@ -70,7 +70,7 @@ impl Http2 {
         request: &Request<'_>,
         endpoint: &Endpoint,
         token: Option<&str>,
-        record: &mut Record,
+        record: &mut Record<'_>,
     ) -> Result<(), Failure> {
         let taken = Arc::new(OnceLock::new());
         let request = convert(request, endpoint, token, taken.clone())?;
@@ -94,13 +94,14 @@ impl Http2 {
         record.answer.status = head.status.as_u16();
         record.answer.headers = lines(&head.headers);
         record.answer.keep = true;
+        let announced = body.size_hint().lower();
+        record.answer.body.begin(&record.answer.headers);
+        record.answer.body.announce(announced)?;
         self.read(body, record).await
     }
 
-    async fn read(&mut self, mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
-        let most = record.answer.max_body();
-        let announced = body.size_hint().lower().min(256 << 10);
-        record.answer.body.reserve(announced as usize);
+    async fn read(&mut self, mut body: Incoming, record: &mut Record<'_>) -> Result<(), Failure> {
+        let answer = &mut record.answer;
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
             let Some(frame) = frame.await else {
@@ -120,10 +121,7 @@ impl Http2 {
                 continue; // trailers
             };
             record.bytes_in += data.len() as u64;
-            if data.len() > most - record.answer.body.len() {
-                return Err(record.answer.too_long());
-            }
-            record.answer.body.extend_from_slice(&data);
+            answer.body.push(&answer.headers, &data)?;
         }
     }
 

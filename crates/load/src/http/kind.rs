@@ -28,6 +28,8 @@ pub const TIMEOUT: &str = "timeout";
 pub const PROTOCOL: &str = "protocol";
 /// The body ended early, or is longer than allowed.
 pub const BODY: &str = "body";
+/// The body does not fit into the memory for bodies, which all users share (`maxBody`).
+pub const MAX_BODY: &str = "max_body";
 /// A complete response has a status that the scenario did not expect. The client itself never
 /// reports this kind.
 pub const STATUS: &str = "status";

@@ -1,6 +1,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::BodyBudget;
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -22,8 +25,10 @@ pub struct ClientOptions {
     pub resume: bool,
     /// Addresses of hosts that are not resolved by DNS.
     pub resolve: Vec<(String, IpAddr)>,
-    /// Limit of a response's body in bytes; 64 MiB by default.
+    /// Limit of each body that stays in memory, in bytes; 64 MiB by default.
     pub max_body: usize,
+    /// Limit of all bodies in memory together, for all clients with these options.
+    pub body_budget: Option<Arc<BodyBudget>>,
     /// Bearer token (RFC 6750) of requests without their own `authorization`.
     pub bearer_token: Option<String>,
     /// TLS settings of the client.
@@ -76,6 +81,7 @@ impl Default for ClientOptions {
             resume: false,
             resolve: Vec::new(),
             max_body: 64 << 20,
+            body_budget: None,
             bearer_token: None,
             tls: TlsOptions::default(),
         }

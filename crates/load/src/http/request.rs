@@ -1,5 +1,7 @@
 use http::Method;
 
+use super::Keep;
+
 /// A request. The client adds `host`, `content-length`, `user-agent` and `connection`; the caller
 /// provides all other headers.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,8 @@ pub struct Request<'a> {
     pub expect_continue: bool,
     /// Limit of the response's body in bytes, if it is below the limit of the client.
     pub max_body: Option<usize>,
+    /// Part of the response's body that stays in memory; all by default.
+    pub keep: Keep,
 }
 
 impl<'a> Request<'a> {
@@ -29,6 +33,7 @@ impl<'a> Request<'a> {
             body: Body::Empty,
             expect_continue: false,
             max_body: None,
+            keep: Keep::All,
         }
     }
 
@@ -51,6 +56,12 @@ impl<'a> Request<'a> {
     /// Limits the response's body to this number of bytes.
     pub fn max_body(mut self, most: usize) -> Self {
         self.max_body = Some(most);
+        self
+    }
+
+    /// Keeps this part of the response's body in memory.
+    pub fn keep(mut self, keep: Keep) -> Self {
+        self.keep = keep;
         self
     }
 

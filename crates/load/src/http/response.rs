@@ -13,7 +13,8 @@ pub struct Response {
     pub status: u16,
     /// Headers, if the head is complete.
     pub headers: Headers,
-    /// Body as sent, with its content codings. If the exchange failed, the received part.
+    /// Body as sent, with its content codings: the part that the request keeps
+    /// ([`Keep`](super::Keep)). If the exchange failed, the received part.
     pub body: Bytes,
     /// Whether the exchange failed because the body exceeds its limit.
     pub is_too_long: bool,

@@ -41,7 +41,7 @@ impl Stream {
     pub(super) async fn open(
         endpoint: &Endpoint,
         options: &ClientOptions,
-        record: &mut Record,
+        record: &mut Record<'_>,
     ) -> Result<Self, Failure> {
         let began = Instant::now();
         let until = began + options.connect_timeout;
@@ -60,7 +60,7 @@ impl Stream {
         endpoint: &Endpoint,
         options: &ClientOptions,
         until: Instant,
-        record: &mut Record,
+        record: &mut Record<'_>,
     ) -> Result<Self, Failure> {
         let Some((config, name)) = &endpoint.tls else {
             return Ok(Stream::Plain(tcp));

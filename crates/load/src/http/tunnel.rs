@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
+use super::body::ReceivedBody;
 use super::exchange::Record;
 use super::stream::{Stream, dial, too_late};
 use super::{ClientOptions, Endpoint, EndpointError, Request, Response, Version, http1, kind, tls};
@@ -95,8 +96,9 @@ impl Tunnel {
         address: Option<&str>,
         request: &Request<'_>,
     ) -> Tunnelled {
-        let most = request.limit(self.options.max_body);
-        let answer = Answer::new(request.method == Method::HEAD, most);
+        let budget = self.options.body_budget.as_ref();
+        let body = ReceivedBody::new(request, self.options.max_body, budget, None);
+        let answer = Answer::new(request.method == Method::HEAD, body);
         let mut record = Record::new(answer);
         record.body_out = request.body.len() as u64;
         let mut tunnel = None;
@@ -146,7 +148,7 @@ impl Tunnel {
         &self,
         target: &Endpoint,
         place: &str,
-        record: &mut Record,
+        record: &mut Record<'_>,
         tunnel: &mut Option<Duration>,
     ) -> Result<Stream, Failure> {
         let began = Instant::now();
@@ -172,7 +174,7 @@ impl Tunnel {
         &self,
         mut stream: Stream,
         place: &str,
-        record: &mut Record,
+        record: &mut Record<'_>,
     ) -> Result<tokio::net::TcpStream, Failure> {
         let mut head = format!("CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n");
         if let Some(value) = &self.authorization {
@@ -180,7 +182,7 @@ impl Tunnel {
         }
         head.push_str("\r\n");
         // The bytes after the head belong to the tunnel: the response has no body.
-        let mut asked = Record::new(Answer::new(true, 0));
+        let mut asked = Record::new(Answer::new(true, ReceivedBody::limited(0)));
         let request = Request::new(&Method::CONNECT, "*");
         let head = head.as_bytes();
         let outcome = http1::exchange(&mut stream, head, &request, &mut asked).await;

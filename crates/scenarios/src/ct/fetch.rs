@@ -11,7 +11,7 @@ use lucarne_mint::now_ms;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
-use crate::content_coding::{decode, problem};
+use crate::content_coding::{at_most, decode, problem};
 use crate::retry_after::retry_after;
 
 /// Errors of reading a file.
@@ -208,7 +208,7 @@ pub(crate) fn decoded(
         "gzip" | "x-gzip" => true,
         other => accept.contains(other),
     };
-    match decode(coding, &body, most).filter(|_| allowed) {
+    match decode(coding, &body, &mut at_most(most)).filter(|_| allowed) {
         Some(Ok(plain)) => Ok(plain.into()),
         Some(Err(error)) => Err(found(problem(coding, &error, most))),
         None => Err(found(format!(

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::Method;
-use lucarne_load::http::{Request, Response, kind};
+use lucarne_load::http::{Keep, Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Tags, VirtualUser};
 
 use super::certificates::CertificateFindings;
@@ -41,7 +41,7 @@ impl VirtualUser for ProxyUser {
         let host = &shared.hosts[number];
         let options = &shared.options;
         let address = options.address.as_deref().filter(|given| !given.is_empty());
-        let request = Request::new(&Method::GET, &options.path);
+        let request = Request::new(&Method::GET, &options.path).keep(Keep::Start);
         let asked = tunnel.send(host, options.port, address, &request);
         let mut answer = iteration
             .pending(tags, tunnel.protocol())

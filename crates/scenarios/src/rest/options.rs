@@ -94,8 +94,9 @@ pub struct RestOptions {
     /// Time limit of a request
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
-    /// Size limit of a response body, decoded or not
-    #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
+    /// Limit of all response bodies in memory together, decoded or not; bodies that no check needs
+    /// are not kept
+    #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
     pub max_body: Size,
     /// Time limit of connecting and the TLS handshake together
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]

@@ -187,6 +187,12 @@ impl ResponseChecks {
         self.checks.is_empty() && self.captures.is_empty()
     }
 
+    /// Returns whether a check or a capture needs the body.
+    pub(super) fn read_body(&self) -> bool {
+        let body = |check: &CompiledCheck| matches!(check.subject, Subject::Body);
+        !self.pointers.is_empty() || self.checks.iter().any(body)
+    }
+
     /// Checks a response and stores captured values in `values`. Calls `tell` with the result of
     /// every check. Returns the first error that counts according to `tell`.
     pub(super) fn look(

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lucarne_load::PrepareError;
-use lucarne_load::http::{Client, ClientOptions, Endpoint};
+use lucarne_load::http::{BodyBudget, Client, ClientOptions, Endpoint};
 use lucarne_settings::read_text;
 
 use super::files;
@@ -339,7 +339,8 @@ pub(super) fn one(options: &RestOptions) -> Step {
 }
 
 pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
-    let max_body = options.max_body.0 as usize;
+    let most = usize::try_from(options.max_body.0).unwrap_or(usize::MAX);
+    let budget = BodyBudget::new(most, "`--max-body` (`maxBody` in a plan)");
     let connecting = ConnectionOptions {
         http: options.http,
         insecure: options.insecure,
@@ -357,7 +358,11 @@ pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>,
         resolve: options.resolve,
     };
     let client = Arc::unwrap_or_clone(connecting.options()?);
-    Ok(Arc::new(ClientOptions { max_body, ..client }))
+    Ok(Arc::new(ClientOptions {
+        max_body: usize::MAX,
+        body_budget: Some(budget),
+        ..client
+    }))
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::http::{self, Body, Client, Response, kind};
+use bytes::Bytes;
+use lucarne_load::http::{self, Body, BodyBudget, Client, Headers, HeldBody, Keep, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::options::Connections;
@@ -173,6 +174,11 @@ impl RestUser {
             Some(RequestBody::Bytes(bytes)) => ask.body(Body::One(bytes)),
             None => ask,
         };
+        let ask = ask.keep(if request.checks.read_body() {
+            Keep::All
+        } else {
+            Keep::Coded
+        });
         self.clients[request.server].send(&ask).await
     }
 
@@ -188,11 +194,15 @@ impl RestUser {
         if response.exchange.outcome.is_err() {
             return;
         }
-        let most = self.shared.options.max_body as u64;
         let wrong =
             |error: &dyn Error| Failure::new(CONTENT, format!("{}: {error}", request.shown()));
-        if let Err(error) = decode(response, most) {
-            response.exchange.outcome = Err(wrong(&error));
+        let budget = self.shared.options.body_budget.as_ref();
+        if let Err(error) = decode(&response.headers, &mut response.body, budget) {
+            let kind = error.kind();
+            response.exchange.outcome = Err(Failure {
+                kind,
+                ..wrong(&error)
+            });
             return;
         }
         let status = request.status(response);
@@ -234,39 +244,53 @@ fn is_ready(request: &Request, values: &Values) -> bool {
 enum DecodeError {
     #[error("the response has the unsupported content coding {0}")]
     Unsupported(String),
-    #[error("{}", content_coding::problem(.coding, .source, *.most))]
-    Body {
-        coding: String,
-        most: u64,
-        source: io::Error,
-    },
+    #[error("the body is not {coding}: {source}")]
+    Body { coding: String, source: io::Error },
+    /// The decoded body exceeds the limit of bodies in memory, which `source` states.
+    #[error("decoding {coding}: {source}")]
+    TooLarge { coding: String, source: io::Error },
 }
 
-/// Decodes the content codings of a body, the last one first (RFC 9110, section 8.4), up to `most`
-/// bytes.
-fn decode(response: &mut Response, most: u64) -> Result<(), DecodeError> {
-    if response.body.is_empty() {
+impl DecodeError {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => kind::MAX_BODY,
+            Self::Unsupported(_) | Self::Body { .. } => CONTENT,
+        }
+    }
+}
+
+/// Decodes the content codings of a body, the last one first (RFC 9110, section 8.4). `budget`
+/// limits the decoded body.
+fn decode(
+    headers: &Headers,
+    body: &mut Bytes,
+    budget: Option<&Arc<BodyBudget>>,
+) -> Result<(), DecodeError> {
+    if body.is_empty() {
         return Ok(());
     }
-    let codings: Vec<String> = response
-        .headers
+    let codings: Vec<String> = headers
         .all("content-encoding")
         .flat_map(|value| value.split(','))
         .map(|coding| coding.trim().to_ascii_lowercase())
         .filter(|coding| !coding.is_empty() && coding != "identity")
         .collect();
     for coding in codings.into_iter().rev() {
-        response.body = match content_coding::decode(&coding, &response.body, most) {
-            Some(Ok(plain)) => plain.into(),
-            Some(Err(source)) => {
-                return Err(DecodeError::Body {
-                    coding,
-                    most,
-                    source,
-                });
+        let mut held = HeldBody::new(budget.cloned());
+        let mut grow = |more| {
+            let too_large = |error| io::Error::new(io::ErrorKind::FileTooLarge, error);
+            held.grow(more).map_err(too_large)
+        };
+        let plain = match content_coding::decode(&coding, body, &mut grow) {
+            Some(Ok(plain)) => plain,
+            Some(Err(source)) if source.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(DecodeError::TooLarge { coding, source });
             }
+            Some(Err(source)) => return Err(DecodeError::Body { coding, source }),
             None => return Err(DecodeError::Unsupported(coding)),
         };
+        *body = held.attach(plain);
     }
     Ok(())
 }
@@ -282,21 +306,32 @@ mod tests {
             unsupported.to_string(),
             "the response has the unsupported content coding br"
         );
-        let body = |source| {
-            let error = DecodeError::Body {
-                coding: "gzip".into(),
-                most: 1 << 20,
-                source,
-            };
-            error.to_string()
+        let not_gzip = DecodeError::Body {
+            coding: "gzip".into(),
+            source: io::Error::other("wrong length"),
         };
-        assert_eq!(
-            body(io::ErrorKind::FileTooLarge.into()),
-            "the body is larger than 1 MiB when it is decoded (gzip)"
-        );
-        assert_eq!(
-            body(io::Error::other("wrong length")),
-            "the body is not gzip: wrong length"
-        );
+        assert_eq!(not_gzip.to_string(), "the body is not gzip: wrong length");
+    }
+
+    #[test]
+    fn a_decoded_body_counts_among_the_bodies_in_memory() {
+        let plain = vec![7; 100_000];
+        let body = zstd::encode_all(&plain[..], 1).unwrap();
+        for (most, fits) in [(100_000, true), (99_999, false)] {
+            let budget = BodyBudget::new(most, "`--max-body`");
+            let headers = Headers::of_lines("content-encoding: zstd\r\n");
+            let mut decoded_body = Bytes::from(body.clone());
+            let decoded = decode(&headers, &mut decoded_body, Some(&budget));
+            assert_eq!(decoded.is_ok(), fits, "{decoded:?}");
+            assert_eq!(budget.held(), if fits { 100_000 } else { 0 });
+            if let Err(error) = decoded {
+                assert_eq!(error.kind(), kind::MAX_BODY);
+                assert_eq!(
+                    error.to_string(),
+                    "decoding zstd: the body does not fit into 99999B, the limit of all bodies in \
+                     memory together: raise `--max-body`"
+                );
+            }
+        }
     }
 }

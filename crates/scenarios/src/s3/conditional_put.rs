@@ -122,13 +122,11 @@ pub(super) async fn confirm(
     header: &Header,
     size: u64,
 ) -> (Response, Result<(), RaceError>) {
-    let response = store.send(client, S3Request::Get(key), Body::Empty).await;
+    let mut comparison = content.comparison(header, size);
+    let response = store.get(client, key, &mut comparison).await;
     let stored = match &response.exchange.outcome {
         Err(failure) => Err(failure.clone().into()),
-        Ok(()) => {
-            let compared = content.compare(&response.body, header, size);
-            compared.map_err(RaceError::NotStored)
-        }
+        Ok(()) => comparison.result().map_err(RaceError::NotStored),
     };
     (response, stored)
 }

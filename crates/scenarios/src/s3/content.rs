@@ -12,10 +12,10 @@ pub(super) type Header = [u8; 32];
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ContentError {
     #[error("expected {expected} bytes, found {found}")]
-    Length { expected: u64, found: usize },
+    Length { expected: u64, found: u64 },
     /// Index of the first wrong byte.
     #[error("the content differs from byte {0} on")]
-    Differs(usize),
+    Differs(u64),
     /// The `Content-Length` in a response to HEAD is wrong or missing.
     #[error("expected Content-Length {expected}, found {}", .found.as_deref().unwrap_or("none"))]
     ContentLength {
@@ -41,25 +41,53 @@ impl Content {
         [&header[..cut], &self.noise[cut..size]]
     }
 
-    /// Compares `body` with the object with this header.
-    pub(super) fn compare(
-        &self,
-        body: &[u8],
-        header: &Header,
-        size: u64,
-    ) -> Result<(), ContentError> {
-        let [front, back] = self.parts(header, size);
-        let (expected, found) = (size, body.len());
-        if found as u64 != expected {
-            return Err(ContentError::Length { expected, found });
+    /// Begins the comparison of a body with the object with this header.
+    pub(super) fn comparison<'a>(&'a self, header: &'a Header, size: u64) -> Comparison<'a> {
+        Comparison {
+            rest: self.parts(header, size),
+            expected: size,
+            found: 0,
+            differs: None,
         }
-        let (body_front, body_back) = body.split_at(front.len());
-        if body_front == front && body_back == back {
-            return Ok(());
+    }
+}
+
+/// Comparison of a body with an object, piece by piece.
+#[derive(Debug)]
+pub(super) struct Comparison<'a> {
+    /// Parts of the object that are not compared yet.
+    rest: [&'a [u8]; 2],
+    expected: u64,
+    /// Bytes of the body so far.
+    found: u64,
+    /// Index of the first wrong byte.
+    differs: Option<u64>,
+}
+
+impl Comparison<'_> {
+    /// Compares the next piece of the body.
+    pub(super) fn read(&mut self, mut piece: &[u8]) {
+        for rest in &mut self.rest {
+            let length = rest.len().min(piece.len());
+            let ((now, later), (expected, after)) = (piece.split_at(length), rest.split_at(length));
+            if self.differs.is_none() && now != expected {
+                let at = now.iter().zip(expected).position(|(a, b)| a != b);
+                self.differs = at.map(|at| self.found + at as u64);
+            }
+            self.found += length as u64;
+            (piece, *rest) = (later, after);
         }
-        let expected = front.iter().chain(back);
-        let at = body.iter().zip(expected).position(|(a, b)| a != b);
-        Err(ContentError::Differs(at.unwrap_or(0)))
+        self.found += piece.len() as u64;
+    }
+
+    /// Returns the result after the last piece.
+    pub(super) fn result(&self) -> Result<(), ContentError> {
+        let (expected, found) = (self.expected, self.found);
+        match self.differs {
+            _ if found != expected => Err(ContentError::Length { expected, found }),
+            Some(at) => Err(ContentError::Differs(at)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -95,19 +123,31 @@ mod tests {
     fn what_was_written_is_recognised_and_nothing_else() {
         let content = Content::new(1, 1000);
         let (one, other) = (header(1, "get", 1, 0), header(1, "get", 2, 0));
+        let compare = |body: &[u8], header: &Header, size: u64| {
+            let results = [1, 7, 5000].map(|length| {
+                let mut comparison = content.comparison(header, size);
+                body.chunks(length).for_each(|piece| comparison.read(piece));
+                comparison.result()
+            });
+            assert!(
+                results.iter().all(|result| *result == results[0]),
+                "{results:?}"
+            );
+            results.into_iter().next().unwrap()
+        };
         for size in [0, 1, 8, 31, 32, 33, 1000] {
             let mut body = content.parts(&one, size).concat();
             assert_eq!(body.len() as u64, size);
-            assert_eq!(content.compare(&body, &one, size), Ok(()));
-            assert_eq!(content.compare(&body, &other, size).is_ok(), size == 0);
+            assert_eq!(compare(&body, &one, size), Ok(()));
+            assert_eq!(compare(&body, &other, size).is_ok(), size == 0);
             if let Some(last) = body.last_mut() {
                 *last ^= 1;
-                let differs = ContentError::Differs(size as usize - 1);
-                assert_eq!(content.compare(&body, &one, size), Err(differs));
+                let differs = ContentError::Differs(size - 1);
+                assert_eq!(compare(&body, &one, size), Err(differs));
                 body.pop();
-                let (expected, found) = (size, body.len());
+                let (expected, found) = (size, body.len() as u64);
                 let short = ContentError::Length { expected, found };
-                assert_eq!(content.compare(&body, &one, size), Err(short));
+                assert_eq!(compare(&body, &one, size), Err(short));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lucarne_load::http::{Body, kind};
+use lucarne_load::http::kind;
 use lucarne_load::{Note, PrepareError, Recorder, Tags};
 
 use super::acknowledged::{AcknowledgedObjects, ENTITY_TAG};
@@ -13,7 +13,7 @@ use super::content::{Content, Header, header, mix};
 use super::objects::{self, ListError, RemoveError};
 use super::options::{Operation, S3Options, Size};
 use super::schedule::{Cell, Progress, Schedule};
-use super::store::{S3Request, Store};
+use super::store::Store;
 use crate::connection_options::wrong;
 
 /// Name of the check of an object's bytes.
@@ -167,14 +167,11 @@ impl SharedState {
             let name = &store.name;
             for &size in &self.options.sizes {
                 for (key, header) in self.some_written(index, size) {
-                    let request = S3Request::Get(&key);
-                    let response = store.send(&mut client, request, Body::Empty).await;
+                    let mut comparison = self.content.comparison(&header, size.0);
+                    let response = store.get(&mut client, &key, &mut comparison).await;
                     let outcome = match &response.exchange.outcome {
                         Err(failure) => Err(failure.to_string()),
-                        Ok(()) => {
-                            let compared = self.content.compare(&response.body, &header, size.0);
-                            compared.map_err(|error| error.to_string())
-                        }
+                        Ok(()) => comparison.result().map_err(|error| error.to_string()),
                     };
                     if outcome.is_ok() {
                         let tag = self.acknowledged[index].compare(&key, &response);

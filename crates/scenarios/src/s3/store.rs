@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use http::Method;
 use lucarne_load::http::{
-    Body, Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version, kind,
+    Body, Client, ClientOptions, Endpoint, EndpointError, Headers, Keep, Request, Response,
+    Version, kind,
 };
 use lucarne_load::{Failure, PrepareError};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use url::{Position, Url};
 
+use super::content::Comparison;
 use super::keys::{self, Keys};
 use super::options::{AddressingStyle, S3Options};
 use crate::connection_options::wrong;
@@ -171,6 +173,28 @@ impl Store {
         request: S3Request<'_>,
         body: Body<'_>,
     ) -> Response {
+        self.receive(client, request, body, None).await
+    }
+
+    /// Reads an object, and compares it as it arrives.
+    pub(super) async fn get(
+        &self,
+        client: &mut Client,
+        key: &str,
+        comparison: &mut Comparison<'_>,
+    ) -> Response {
+        let request = S3Request::Get(key);
+        self.receive(client, request, Body::Empty, Some(comparison))
+            .await
+    }
+
+    async fn receive(
+        &self,
+        client: &mut Client,
+        request: S3Request<'_>,
+        body: Body<'_>,
+        comparison: Option<&mut Comparison<'_>>,
+    ) -> Response {
         if matches!(request, S3Request::Put(_) | S3Request::Create(_)) {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
@@ -185,9 +209,20 @@ impl Store {
                 S3Request::Create(_) => &headers,
                 _ => &[],
             },
+            keep: match request {
+                S3Request::List(_) => Keep::All,
+                // The start of an error document has its code.
+                _ => Keep::Start,
+            },
             ..Request::new(request.method(), &url[Position::BeforePath..]).body(body)
         };
-        let mut response = client.send(&http_request).await;
+        let mut response = match comparison {
+            None => client.send(&http_request).await,
+            Some(comparison) => {
+                let mut reader = |_: &Headers, piece: &[u8]| comparison.read(piece);
+                client.stream(&http_request, &mut reader).await
+            }
+        };
         if response.exchange.outcome.is_ok() && !request.expected().contains(&response.status) {
             response.exchange.outcome = Err(unexpected(request, &response));
         }
@@ -263,7 +298,6 @@ fn client_options(options: &S3Options) -> ClientOptions {
         ca: options.ca.clone(),
         timeout: options.timeout.0,
         resolve: resolve.collect(),
-        max_body: 1 << 30,
         ..ClientOptions::default()
     }
 }

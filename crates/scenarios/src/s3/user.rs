@@ -6,7 +6,7 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG, acknowledgement, no_error};
 use super::conditional_put;
-use super::content::{ContentError, Header, header, mix};
+use super::content::{ContentError, header, mix};
 use super::options::Operation;
 use super::schedule::{ActiveUser, Cell, Turn};
 use super::shared_state::{SharedState, WRITTEN};
@@ -103,16 +103,25 @@ impl S3User {
         let shared = self.shared.clone();
         let chance = mix(mix(self.number) ^ self.sequence);
         let (key, header) = shared.object("get", cell, chance % shared.objects);
-        let request = match cell.operation {
-            Operation::Head => S3Request::Head(&key),
-            _ => S3Request::Get(&key),
-        };
         let pending = iteration.pending(tags, self.clients[cell.store].protocol());
+        let mut comparison = shared.content.comparison(&header, cell.size.0);
+        let (store, client) = (&shared.stores[cell.store], &mut self.clients[cell.store]);
         let mut response = pending
-            .until(self.send(cell.store, request, Body::Empty))
+            .until(async {
+                match cell.operation {
+                    Operation::Head => {
+                        let head = S3Request::Head(&key);
+                        store.send(client, head, Body::Empty).await
+                    }
+                    _ => store.get(client, &key, &mut comparison).await,
+                }
+            })
             .await;
         if response.exchange.outcome.is_ok() {
-            let outcome = verify(&shared, cell, &response, &header);
+            let outcome = match cell.operation {
+                Operation::Head => announced_length(cell, &response),
+                _ => comparison.result(),
+            };
             let tag = shared.acknowledged[cell.store].compare(&key, &response);
             let tag = tag.map_err(|error| error.to_string());
             let outcome = outcome.map_err(|error| error.to_string());
@@ -125,7 +134,7 @@ impl S3User {
                 .find(|it| it.is_err())
             {
                 None | Some(Ok(_)) => {
-                    iteration.count(tags, OBJECT_BYTES, response.body.len() as u64)
+                    iteration.count(tags, OBJECT_BYTES, response.exchange.body_in)
                 }
                 Some(Err(how)) => {
                     let detail = format!("{key} differs from the written object: {how}");
@@ -326,15 +335,7 @@ fn took(response: &Response) -> std::time::Duration {
     response.exchange.finished - response.exchange.started
 }
 
-fn verify(
-    shared: &SharedState,
-    cell: &Cell,
-    response: &Response,
-    header: &Header,
-) -> Result<(), ContentError> {
-    if cell.operation != Operation::Head {
-        return shared.content.compare(&response.body, header, cell.size.0);
-    }
+fn announced_length(cell: &Cell, response: &Response) -> Result<(), ContentError> {
     match response.headers.get("content-length") {
         Some(length) if length.parse() == Ok(cell.size.0) => Ok(()),
         other => Err(ContentError::ContentLength {

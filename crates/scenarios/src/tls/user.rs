@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::http::{Client, Handshake, Request, Response, kind};
+use lucarne_load::http::{Client, Handshake, Keep, Request, Response, kind};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::shared_state::SharedState;
@@ -64,7 +64,9 @@ impl VirtualUser for TlsUser {
                 let headers: Vec<(&str, &str)> = headers
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect();
-                let ask = Request::new(&request.method, &request.path).headers(&headers);
+                let ask = Request::new(&request.method, &request.path)
+                    .headers(&headers)
+                    .keep(Keep::Start);
                 pending.until(client.send(&ask)).await
             }
         };

@@ -160,6 +160,35 @@ fn answers_are_decompressed_before_they_are_looked_at() {
     }
 }
 
+/// A body that no check needs is not kept, so `maxBody` does not apply.
+#[test]
+fn only_bodies_that_something_needs_have_a_limit() {
+    let api = Api::start();
+    let limited = |options: &str| run(&rest(3, &format!("maxBody: 10\n{options}\n")), &api);
+    let outcome = limited("url: /list");
+    passed(&outcome);
+    let received = outcome.summary.total("body_received").unwrap();
+    assert!(received.samples() > 3 * 10, "{received:?}");
+    passed(&limited(
+        "url: /list\nchecks: [{ header: etag, exists: true }]",
+    ));
+    for needed in [
+        "url: /list\nchecks: [{ json: /data, type: array }]",
+        "url: /html\nchecks: [{ body: true, contains: well }]",
+        "steps: [{ url: /list, capture: { id: /data/0/id } }]",
+        "url: /packed/gzip",
+    ] {
+        let outcome = limited(needed);
+        assert_eq!(outcome.verdict, Verdict::Crossed, "{needed}");
+        assert_eq!(errors(&outcome), ["max_body"], "{needed}");
+        let detail = &outcome.summary.errors[0].details[0];
+        assert!(
+            detail.ends_with("raise `--max-body` (`maxBody` in a plan)"),
+            "{detail}"
+        );
+    }
+}
+
 #[test]
 fn the_name_of_a_check_is_as_it_was_written() {
     let api = Api::start();

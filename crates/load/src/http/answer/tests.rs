@@ -10,8 +10,8 @@ fn decode(
     to_head: bool,
     pieces: &[&[u8]],
     closed: bool,
-) -> Result<(Option<Answer>, Vec<u8>), Failure> {
-    let mut answer = Answer::new(to_head, MAX);
+) -> Result<(Option<Answer<'static>>, Vec<u8>), Failure> {
+    let mut answer = Answer::new(to_head, ReceivedBody::limited(MAX));
     let mut rest = Vec::new();
     for piece in pieces {
         let mut input = *piece;
@@ -24,7 +24,7 @@ fn decode(
     Ok((answer.is_done().then_some(answer), rest))
 }
 
-fn whole(bytes: &[u8]) -> Answer {
+fn whole(bytes: &[u8]) -> Answer<'static> {
     let (answer, rest) = decode(false, &[bytes], false).unwrap();
     assert!(rest.is_empty());
     answer.expect("a whole answer")
@@ -88,7 +88,7 @@ const ANSWERS: &[(&[u8], &[u8], bool)] = &[
 fn answers_are_read() {
     for (bytes, body, keep) in ANSWERS {
         let answer = whole(bytes);
-        assert_eq!((&answer.body[..], answer.keep), (*body, *keep));
+        assert_eq!((&answer.body.kept[..], answer.keep), (*body, *keep));
     }
     assert_eq!(whole(ANSWERS[0].0).headers.get("X"), Some("y"));
     assert_eq!(whole(ANSWERS[7].0).status, 201);
@@ -101,12 +101,16 @@ fn every_split_in_two_and_byte_by_byte() {
             let (front, back) = bytes.split_at(at);
             let (answer, rest) = decode(false, &[front, back], false).unwrap();
             let answer = answer.unwrap_or_else(|| panic!("split at {at}"));
-            assert_eq!((&answer.body[..], answer.keep), (*body, *keep), "at {at}");
+            assert_eq!(
+                (&answer.body.kept[..], answer.keep),
+                (*body, *keep),
+                "at {at}"
+            );
             assert!(rest.is_empty());
         }
         let pieces: Vec<_> = bytes.chunks(1).collect();
         let (answer, _) = decode(false, &pieces, false).unwrap();
-        assert_eq!(&answer.unwrap().body[..], *body);
+        assert_eq!(&answer.unwrap().body.kept[..], *body);
     }
 }
 
@@ -135,7 +139,10 @@ fn until_the_connection_is_closed() {
     let bytes = b"HTTP/1.1 200 OK\r\n\r\nall of ";
     let (answer, _) = decode(false, &[bytes, b"it"], true).unwrap();
     let answer = answer.unwrap();
-    assert_eq!((&answer.body[..], answer.keep), (&b"all of it"[..], false));
+    assert_eq!(
+        (&answer.body.kept[..], answer.keep),
+        (&b"all of it"[..], false)
+    );
 }
 
 #[test]
@@ -143,7 +150,7 @@ fn what_follows_is_left() {
     let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nxHTTP/1.1 200";
     let (answer, rest) = decode(false, &[bytes], false).unwrap();
     assert_eq!(
-        (&answer.unwrap().body[..], &rest[..]),
+        (&answer.unwrap().body.kept[..], &rest[..]),
         (&b"x"[..], &b"HTTP/1.1 200"[..])
     );
 }
@@ -216,18 +223,18 @@ fn nothing_grows_without_end() {
 
 #[test]
 fn a_long_body_is_read_to_its_place() {
-    let mut answer = Answer::new(false, MAX);
+    let mut answer = Answer::new(false, ReceivedBody::limited(MAX));
     let mut head = &b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nab"[..];
     assert_eq!(answer.feed(&mut head), Ok(Progress::More));
     let (space, most) = answer.direct().expect("long enough");
     assert_eq!(most, 99_998);
     space.extend_from_slice(&[b'c'; 90_000]);
-    answer.directly(90_000);
+    answer.directly(90_000).unwrap();
     assert!(answer.direct().is_none(), "the rest is short");
     let rest = vec![b'd'; 9_998];
     assert_eq!(answer.feed(&mut &rest[..]), Ok(Progress::Done));
-    assert_eq!(answer.body.len(), 100_000);
-    assert!(answer.body.starts_with(b"abc") && answer.body.ends_with(b"dd"));
+    assert_eq!(answer.body.kept.len(), 100_000);
+    assert!(answer.body.kept.starts_with(b"abc") && answer.body.kept.ends_with(b"dd"));
 }
 
 /// Encodes a response with this body and framing.
@@ -270,7 +277,7 @@ proptest! {
         cuts.sort_unstable();
         let pieces: Vec<_> = cuts.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
         let (answer, rest) = decode(false, &pieces, false).unwrap();
-        prop_assert_eq!(&answer.unwrap().body[..], &body[..]);
+        prop_assert_eq!(&answer.unwrap().body.kept[..], &body[..]);
         prop_assert!(rest.is_empty());
     }
 
@@ -285,8 +292,8 @@ proptest! {
         let answer = ANSWERS[which].0;
         let bytes = [&answer[..keep.index(answer.len())], &tail].concat();
         let (front, back) = bytes.split_at(cut.index(bytes.len() + 1));
-        let text = |outcome: Result<(Option<Answer>, Vec<u8>), Failure>| match outcome {
-            Ok((Some(answer), rest)) => format!("{} {:?} {rest:?}", answer.status, answer.body),
+        let text = |outcome: Result<(Option<Answer<'static>>, Vec<u8>), Failure>| match outcome {
+            Ok((Some(answer), rest)) => format!("{} {:?} {rest:?}", answer.status, answer.body.kept),
             Ok((None, _)) => "more".to_owned(),
             Err(failure) => failure.kind.to_owned(),
         };

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use super::server::{Refusal, Script, Server};
 use crate::Failure;
 use crate::http::{
-    Body, Client, ClientOptions, Endpoint, Request, Response, TlsOptions, TlsVersion, Version, kind,
+    Body, BodyBudget, Client, ClientOptions, Endpoint, Headers, Keep, Request, Response,
+    TlsOptions, TlsVersion, Version, kind,
 };
 
 fn impatient() -> ClientOptions {
@@ -165,6 +166,90 @@ async fn a_body_beyond_the_limit_of_its_request() {
         let response = client.send(&Request::get("/bytes/4").max_body(4)).await;
         assert!(response.is(&[200]) && !response.is_too_long);
     }
+}
+
+/// Dropped bodies are counted, have no limit, and are passed to a reader.
+#[tokio::test]
+async fn bodies_that_nobody_needs_are_counted_and_dropped() {
+    for version in [Version::Http1, Version::Http2] {
+        let budget = BodyBudget::new(1_000_000, "`--max-body`");
+        let options = ClientOptions {
+            version,
+            max_body: 10,
+            body_budget: Some(budget.clone()),
+            ..ClientOptions::default()
+        };
+        let server = Server::plain().await;
+        let mut client = server.client(options).await;
+        let request = Request::get("/bytes/5000000").keep(Keep::Start);
+        let response = client.send(&request).await;
+        assert!(response.is(&[200]));
+        assert_eq!(response.exchange.body_in, 5_000_000);
+        assert_eq!((response.body.len(), budget.held()), (Keep::START, 0));
+        let (mut read, mut pieces) = (0, 0);
+        let mut reader = |headers: &Headers, piece: &[u8]| {
+            assert!(headers.get("content-length").is_some());
+            (read, pieces) = (read + piece.len(), pieces + 1);
+        };
+        let response = client.stream(&request, &mut reader).await;
+        assert!(response.is(&[200]) && response.body.len() == Keep::START);
+        assert!(
+            (read, pieces > 1) == (5_000_000, true),
+            "{read} in {pieces}"
+        );
+    }
+}
+
+/// The bodies in memory of all clients together have a limit. A request over the limit fails; the
+/// connection of HTTP/2 stays open.
+#[tokio::test]
+async fn bodies_in_memory_have_a_limit_together() {
+    for version in [Version::Http1, Version::Http2] {
+        let budget = BodyBudget::new(1_500_000, "`--max-body`");
+        let options = ClientOptions {
+            version,
+            body_budget: Some(budget.clone()),
+            ..ClientOptions::default()
+        };
+        let server = Server::plain().await;
+        let (mut one, mut other) = (
+            server.client(options.clone()).await,
+            server.client(options).await,
+        );
+        let request = Request::get("/bytes/1000000");
+        let first = one.send(&request).await;
+        assert!(first.is(&[200]) && budget.held() == 1_000_000);
+        let failure = failure(other.send(&request).await);
+        assert_eq!(failure.kind, kind::MAX_BODY);
+        assert!(failure.detail.ends_with("raise `--max-body`"), "{failure}");
+        drop(first);
+        assert_eq!(budget.held(), 0);
+        assert!(other.send(&request).await.is(&[200]));
+    }
+}
+
+/// An endless body ends with the timeout of its request.
+#[tokio::test]
+async fn an_endless_body_lasts_until_the_timeout() {
+    let server = Server::endless().await;
+    let options = ClientOptions {
+        timeout: Duration::from_secs(2),
+        ..ClientOptions::default()
+    };
+    let mut client = server.client(options).await;
+    let response = client.send(&Request::get("/").keep(Keep::Start)).await;
+    assert!(
+        response.exchange.body_in > Keep::START as u64,
+        "{:?}",
+        response.exchange
+    );
+    assert_eq!(response.body.len(), Keep::START);
+    let failure = failure(response);
+    assert_eq!(failure.kind, kind::TIMEOUT);
+    assert!(
+        failure.detail.ends_with("while the response was read"),
+        "{failure}"
+    );
 }
 
 /// The client accepts any certificate with `insecure`, but the server must have the certificate's

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpSocket;
 
 use crate::http::answer::Answer;
+use crate::http::body::ReceivedBody;
 use crate::http::exchange::Record;
 use crate::http::stream::dial;
 use crate::http::{Body, ClientOptions, Endpoint, Request, http1};
@@ -58,7 +59,7 @@ impl AsyncRead for Early {
 #[tokio::test]
 async fn waiting_begins_before_the_server_can_have_the_request() {
     let mut stream = Early::default();
-    let mut record = Record::new(Answer::new(false, 100));
+    let mut record = Record::new(Answer::new(false, ReceivedBody::limited(100)));
     let (head, request) = (b"GET / HTTP/1.1\r\n\r\n", Request::get("/"));
     let exchange = http1::exchange(&mut stream, head, &request, &mut record);
     exchange.await.unwrap();

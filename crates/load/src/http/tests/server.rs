@@ -69,6 +69,18 @@ impl Server {
         }
     }
 
+    /// Starts a server that responds with an endless body.
+    pub(super) async fn endless() -> Self {
+        Self::accept(None, |mut stream, _| async move {
+            let piece = vec![b'x'; 64 << 10];
+            let mut begun = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+            while begun.is_ok() {
+                begun = stream.write_all(&piece).await;
+            }
+        })
+        .await
+    }
+
     /// Starts a hyper server: see [`answer`].
     pub(super) async fn plain() -> Self {
         Self::accept(None, |stream, _| serve(TokioIo::new(stream))).await

@@ -408,7 +408,7 @@ impl ReadIteration<'_> {
         let coding = ("accept-encoding", self.accept);
         let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
         let headers = &with_tag[..1 + usize::from(known.is_some())];
-        let request = Request::get(&target).headers(headers);
+        let request = fetch::limited(Request::get(&target).headers(headers), path);
         let sent = self.client.send(&request);
         if self.counted {
             let pending = self.iteration.pending(self.tags, self.protocol);

@@ -55,6 +55,9 @@ const ACCEPTED: &str = "ct_accepted";
 /// Rate of responses that throttle a submission (429, 503).
 pub(in crate::ct) const THROTTLED: &str = "throttled";
 
+/// Size limit of a response, which is an SCT or a message.
+const LARGEST: usize = 1 << 20;
+
 const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
 
 impl Writer {
@@ -175,7 +178,9 @@ impl LogSession {
         let which = usize::from(pending.submission.kind == EntryKind::Precert);
         let tags = self.tags[which];
         let parts = pending.submission.parts(&buffers.leaf);
-        let request = Request::post(&self.paths[which], Body::Parts(&parts)).headers(&HEADERS);
+        let request = Request::post(&self.paths[which], Body::Parts(&parts))
+            .headers(&HEADERS)
+            .max_body(LARGEST);
         let open = iteration.pending(tags, self.client.protocol());
         let mut response = open.until(self.client.send(&request)).await;
         let outage = &log.monitored.outage;
