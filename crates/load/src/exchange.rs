@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::http::kind;
+
 /// Timings and sizes of one request. `None` means that a phase did not happen: a reused connection
 /// has no `connect`, plain HTTP no `tls`.
 #[derive(Debug, Clone)]
@@ -50,6 +52,46 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+impl Exchange {
+    /// Returns whether a response arrived, even an unexpected one. A certificate shows that the
+    /// target responds; an incomplete response at the time limit does not.
+    pub(crate) fn is_answered(&self) -> bool {
+        let shows = |failure: &Failure| match failure.kind {
+            kind::CERTIFICATE => true,
+            kind::TIMEOUT => false,
+            _ => self.status > 0,
+        };
+        self.outcome.as_ref().map_or_else(shows, |()| true)
+    }
+
+    /// Creates the exchange of a request that ends now without a response.
+    pub(crate) fn without_response(
+        started: Instant,
+        protocol: &'static str,
+        outcome: Result<(), Failure>,
+    ) -> Self {
+        Exchange {
+            started,
+            finished: Instant::now(),
+            connect: None,
+            family: None,
+            tls: None,
+            sending: None,
+            first_byte: None,
+            body: None,
+            status: 0,
+            protocol,
+            bytes_in: 0,
+            bytes_out: 0,
+            body_in: 0,
+            body_out: 0,
+            unannounced_end: false,
+            resent: None,
+            outcome,
+        }
+    }
 }
 
 /// Reasons why a request was sent again: its kept connection ended before any byte of a response.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lucarne_settings::nearest;
 use serde::{Deserialize, Serialize};
 
+use crate::run::MAY_BE_ALLOWED;
 use crate::scenario_config::ScenarioConfig;
 use crate::threshold::Threshold;
 
@@ -52,8 +53,8 @@ fn advice(near: Option<&str>, known: &str) -> String {
     }
 }
 
-/// Checks that each name in `allow` is a check of one of the scenarios. A scenario that does not
-/// list its checks may have any check.
+/// Checks that each name in `allow` is a check of one of the scenarios, or a default threshold. A
+/// scenario that does not list its checks may have any check.
 pub(crate) fn known(allow: &[String], scenarios: &[ScenarioConfig]) -> Result<(), UnknownCheck> {
     let mut names = Vec::new();
     for planned in scenarios {
@@ -64,11 +65,12 @@ pub(crate) fn known(allow: &[String], scenarios: &[ScenarioConfig]) -> Result<()
     }
     names.sort_unstable();
     names.dedup();
-    match allow.iter().find(|name| !names.contains(&name.as_str())) {
+    let all = [names.as_slice(), &MAY_BE_ALLOWED].concat();
+    match allow.iter().find(|name| !all.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => Err(UnknownCheck {
             name: name.clone(),
-            near: nearest(name, &names).map(str::to_owned),
+            near: nearest(name, &all).map(str::to_owned),
             known: names.join(", "),
         }),
     }

@@ -8,6 +8,7 @@ mod finish;
 mod outcomes;
 pub(crate) mod run_state;
 pub(crate) mod scenario_state;
+mod silence;
 mod summarise;
 mod vu;
 mod vus;

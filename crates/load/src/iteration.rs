@@ -2,12 +2,15 @@
 
 use std::future::Future;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, Failure};
 use crate::recorder::Recorder;
 use crate::samples::IterationResult;
 use crate::tags::Tags;
+use crate::user_time::{Pause, UserClock, UserTime};
 
 /// An iteration of one user; records samples like its [`Recorder`].
 #[derive(Debug)]
@@ -18,16 +21,17 @@ pub struct Iteration {
     start_delay: Option<Duration>,
     number: u64,
     user: u64,
+    /// Whether a request was started, even if the scenario does not record it.
+    asked: AtomicBool,
     requested: bool,
     failed: bool,
-    /// Whether the iteration is in a pause of the plan, and so does not wait for the target.
-    pausing: bool,
     /// Whether [`idle`](Iteration::idle) was called.
     idle: bool,
+    clock: UserClock,
 }
 
 impl Iteration {
-    pub(crate) fn new(recorder: Recorder, user: u64) -> Self {
+    pub(crate) fn new(recorder: Recorder, user: u64, pausing: Arc<AtomicU64>) -> Self {
         let now = Instant::now();
         Iteration {
             recorder,
@@ -36,10 +40,11 @@ impl Iteration {
             start_delay: None,
             number: 0,
             user,
+            asked: AtomicBool::new(false),
             requested: false,
             failed: false,
-            pausing: false,
             idle: false,
+            clock: UserClock::new(pausing),
         }
     }
 
@@ -47,7 +52,7 @@ impl Iteration {
     pub fn detached(recorder: &Recorder, number: u64) -> Self {
         Iteration {
             number,
-            ..Iteration::new(recorder.clone(), 0)
+            ..Iteration::new(recorder.clone(), 0, Arc::default())
         }
     }
 
@@ -60,15 +65,37 @@ impl Iteration {
     ) {
         (self.number, self.intended, self.started) = (number, intended, started);
         (self.requested, self.failed) = (false, false);
-        (self.pausing, self.idle) = (false, false);
+        self.asked = AtomicBool::new(false);
+        self.idle = false;
         self.start_delay = start_delay;
+        self.clock.begin(started);
     }
 
+    /// Records the end of the iteration.
     pub(crate) fn end(&self, now: Instant) {
+        self.record(now, !self.requested && !self.asked.load(Relaxed));
+    }
+
+    /// Records that the run cut the iteration off. `longest_response` is the longest time to a
+    /// response of the scenario.
+    pub(crate) fn end_cut_off(&mut self, now: Instant, longest_response: Duration) {
+        self.clock.cut_off(now, longest_response);
+        self.record(now, false);
+    }
+
+    /// Records the iteration; `answered` states that the iteration itself is a result of the
+    /// target, although it has no requests.
+    fn record(&self, now: Instant, answered: bool) {
         self.recorder.iterated(&IterationResult {
             duration: now.saturating_duration_since(self.intended),
             start_delay: self.start_delay,
             failed: self.failed,
+            answered: answered && !self.idle,
+            time: if self.idle {
+                UserTime::default()
+            } else {
+                self.clock.time(now)
+            },
         });
     }
 
@@ -76,6 +103,7 @@ impl Iteration {
     /// [`request`](Iteration::request) then records.
     pub fn pending(&self, tags: Tags, protocol: &'static str) -> Pending {
         let started = Instant::now();
+        self.asked.store(true, Relaxed);
         Pending {
             recorder: self.recorder.clone(),
             tags,
@@ -100,7 +128,12 @@ impl Iteration {
             self.intended
         };
         self.requested = true;
-        self.recorder.samples().request(tags, exchange, since);
+        self.clock.request(exchange);
+        let mut samples = self.recorder.samples();
+        samples.request(tags, exchange, since);
+        if exchange.is_answered() {
+            samples.answered(tags);
+        }
     }
 
     /// Records a failure outside requests. The outcome of a failed request's exchange is recorded
@@ -129,9 +162,24 @@ impl Iteration {
 
     /// Pauses until `end`.
     pub async fn pause_until(&mut self, end: Instant) {
-        self.pausing = true;
+        self.wait(Pause::Plan, end).await;
+    }
+
+    /// Waits because the target requested it (Retry-After). The wait counts in
+    /// `vu_time_throttled`. An iteration that is cut off in this wait has not failed.
+    pub async fn throttled(&mut self, time: Duration) {
+        self.throttled_until(Instant::now() + time).await;
+    }
+
+    /// Waits until `end` because the target requested it.
+    pub async fn throttled_until(&mut self, end: Instant) {
+        self.wait(Pause::Throttled, end).await;
+    }
+
+    async fn wait(&mut self, why: Pause, end: Instant) {
+        self.clock.pause(why, Instant::now());
         tokio::time::sleep_until(end.into()).await;
-        self.pausing = false;
+        self.clock.resume(Instant::now());
     }
 
     /// Marks the iteration as idle: it had nothing to do, and has no result about the target.
@@ -139,9 +187,14 @@ impl Iteration {
         self.idle = true;
     }
 
-    /// Returns whether the iteration is in a pause of the plan.
-    pub(crate) fn is_pausing(&self) -> bool {
-        self.pausing
+    /// Returns the reason of the current pause.
+    pub(crate) fn pausing(&self) -> Option<Pause> {
+        self.clock.pausing()
+    }
+
+    /// Returns the longest time to a response, over all iterations of the user.
+    pub(crate) fn longest_response(&self) -> Duration {
+        self.clock.longest_response()
     }
 
     /// Returns whether [`idle`](Iteration::idle) was called.
@@ -215,28 +268,10 @@ impl Drop for Pending {
         if self.answered {
             return;
         }
-        let finished = Instant::now();
-        let waited = finished.saturating_duration_since(self.started);
+        let waited = self.started.elapsed();
         let detail = format!("no response for {waited:.1?}, when the run was cut off");
-        let exchange = Exchange {
-            started: self.started,
-            finished,
-            connect: None,
-            family: None,
-            tls: None,
-            sending: None,
-            first_byte: None,
-            body: None,
-            status: 0,
-            protocol: self.protocol,
-            bytes_in: 0,
-            bytes_out: 0,
-            body_in: 0,
-            body_out: 0,
-            unannounced_end: false,
-            resent: None,
-            outcome: Err(Failure::new(UNANSWERED, detail)),
-        };
+        let failure = Failure::new(UNANSWERED, detail);
+        let exchange = Exchange::without_response(self.started, self.protocol, Err(failure));
         let mut samples = self.recorder.samples();
         samples.request(self.tags, &exchange, self.since);
     }

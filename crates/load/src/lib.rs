@@ -101,6 +101,7 @@ pub mod timeline;
 mod timer;
 #[cfg(feature = "tui")]
 pub mod ui;
+mod user_time;
 pub mod verdict;
 
 pub use controls::Controls;

@@ -286,6 +286,11 @@ pub(crate) fn sum(mut mine: Metric, theirs: Metric) -> Metric {
     mine
 }
 
+/// Returns whether a rate is a share of time, in milliseconds.
+pub(crate) fn is_time_share(name: &str) -> bool {
+    name.starts_with("vu_time_")
+}
+
 /// Returns whether a counter counts bytes.
 pub(crate) fn is_bytes(name: &str) -> bool {
     name.starts_with("data_")

@@ -2,6 +2,8 @@
 
 mod thresholds;
 
+pub(crate) use thresholds::MAY_BE_ALLOWED;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -34,7 +36,7 @@ pub struct Run {
     pub scenarios: Vec<ScenarioConfig>,
     /// Thresholds of the run.
     pub thresholds: Thresholds,
-    /// Names of checks whose failures are permitted.
+    /// Names of checks and of default thresholds whose failures are permitted.
     pub allow: Vec<String>,
     /// Number of threads that execute iterations.
     pub workers: usize,
@@ -73,7 +75,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that each name in `allow` is a check of a scenario.
+    /// Checks that each name in `allow` is a check of a scenario, or a default threshold.
     ///
     /// # Errors
     /// The first unknown name.
@@ -85,7 +87,7 @@ impl Run {
     /// caller needs no tokio runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
-        let thresholds = thresholds::complete(self.thresholds.0, &self.scenarios);
+        let thresholds = thresholds::complete(self.thresholds.0, &self.scenarios, &self.allow);
         let scenarios = self.scenarios.into_iter().map(|plan| {
             let base = registry.base(&plan.name, &plan.tags);
             let excuses = Excuses::of(

@@ -13,6 +13,7 @@ use crate::histogram::Histogram;
 use crate::http::kind;
 use crate::metric::Metric;
 use crate::tags::Tags;
+use crate::user_time::UserTime;
 
 /// Counter of responses that ended with a TLS connection without `close_notify`.
 pub(crate) const UNANNOUNCED_ENDS: &str = "http_res_without_close_notify";
@@ -58,6 +59,9 @@ pub(crate) struct Series {
     pub(crate) requests: Requests,
     pub(crate) iterations: Histogram,
     pub(crate) iterations_failed: u64,
+    /// Results of the target in iterations: responses, and iterations without requests.
+    pub(crate) answered: u64,
+    pub(crate) user_time: UserTime,
     /// Delay by the load generator before each iteration.
     pub(crate) start_delay: Histogram,
     pub(crate) custom: Vec<(&'static str, Metric)>,
@@ -78,6 +82,8 @@ pub(crate) struct ScenarioCounts {
     pub(crate) unfinished: u64,
     pub(crate) users: u64,
     pub(crate) users_max: u64,
+    /// Whether the target does not respond any more.
+    pub(crate) silent: bool,
 }
 
 /// Requests of one tag set.
@@ -144,6 +150,11 @@ impl Samples {
         }
     }
 
+    /// Records that the target responded to an iteration.
+    pub(crate) fn answered(&mut self, tags: Tags) {
+        self.series(tags).answered += 1;
+    }
+
     pub(crate) fn failure(&mut self, tags: Tags, failure: &Failure) {
         tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
     }
@@ -171,6 +182,8 @@ impl Samples {
             series.start_delay.record(delay);
         }
         series.iterations_failed += u64::from(result.failed);
+        series.answered += u64::from(result.answered);
+        series.user_time.merge(&result.time);
     }
 
     pub(crate) fn count(&mut self, tags: Tags, metric: &'static str, n: u64) {
@@ -255,6 +268,8 @@ impl Series {
         self.requests.merge(&other.requests);
         self.iterations.merge(&other.iterations);
         self.iterations_failed += other.iterations_failed;
+        self.answered += other.answered;
+        self.user_time.merge(&other.user_time);
         self.start_delay.merge(&other.start_delay);
         for (name, metric) in &other.custom {
             match self.custom.iter_mut().find(|(known, _)| known == name) {
@@ -276,6 +291,8 @@ impl Series {
         self.requests.clear();
         self.iterations.clear();
         self.iterations_failed = 0;
+        self.answered = 0;
+        self.user_time = UserTime::default();
         self.start_delay.clear();
         self.custom.clear();
         self.checks.clear();
@@ -416,6 +433,9 @@ pub(crate) struct IterationResult {
     /// which has no due times.
     pub(crate) start_delay: Option<Duration>,
     pub(crate) failed: bool,
+    /// Whether the iteration is a result of the target, although it has no requests.
+    pub(crate) answered: bool,
+    pub(crate) time: UserTime,
 }
 
 #[cfg(test)]

@@ -180,11 +180,7 @@ impl Threshold {
         let floor = matches!(self.operator, Operator::Greater | Operator::GreaterOrEqual);
         if self.aggregation == Aggregation::Count && floor && self.bound > 1.0 {
             self.bound = (self.bound * factor).floor().max(1.0);
-            let sign = match self.operator {
-                Operator::Greater => ">",
-                _ => ">=",
-            };
-            self.expression = format!("count{sign}{}", self.bound);
+            self.expression = format!("count{}{}", self.operator.sign(), self.bound);
         }
     }
 

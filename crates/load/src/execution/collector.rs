@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::scenario_state::ScenarioState;
+use super::silence::Silence;
 use crate::heat::{HEAT, heat_bounds};
 use crate::histogram::Histogram;
+use crate::metric::Metric;
 use crate::samples::{SampleBuffer, Samples, ScenarioCounts, Series};
 use crate::snapshot::{Phase, ScenarioRow, Snapshot};
 use crate::summary::ErrorKind;
@@ -27,6 +29,8 @@ pub(crate) struct Collector {
     pub(crate) phase: Phase,
     /// Indexes of the thresholds that have aborted the run.
     pub(crate) aborted: Vec<usize>,
+    /// Silence of the targets, by scenario.
+    pub(crate) silences: Vec<Silence>,
     spare: Samples,
     last: Instant,
     /// Counts at the end of the last interval, by scenario.
@@ -50,6 +54,7 @@ struct Interval {
     requests: Histogram,
     iterations: Histogram,
     start_delay: Histogram,
+    answered: u64,
     failures: u64,
     failed_checks: u64,
     bytes_in: u64,
@@ -78,6 +83,7 @@ impl Collector {
             begin,
             phase: Phase::Running,
             aborted: Vec::new(),
+            silences: vec![Silence::default(); before.len()],
             spare: Samples::default(),
             last: begin,
             before,
@@ -104,8 +110,32 @@ impl Collector {
         for (failed, interval) in self.failed_checks.iter_mut().zip(&intervals) {
             *failed += interval.failed_checks;
         }
+        if matches!(self.phase, Phase::Running | Phase::Stopping) {
+            self.observe_silence(now, &intervals);
+        }
         self.engine();
         self.snapshot(now, &intervals)
+    }
+
+    /// Adds the interval that ends now to the silences of the targets.
+    fn observe_silence(&mut self, now: Instant, intervals: &[Interval]) {
+        let time = now.saturating_duration_since(self.last);
+        for (index, interval) in intervals.iter().enumerate() {
+            let state = &self.scenarios[index];
+            let (progress, tags) = (&state.progress, [("scenario", state.config.name.as_str())]);
+            let usual = || {
+                let durations = self
+                    .totals
+                    .select(&self.registry, "http_req_duration", &tags);
+                let durations = durations.as_ref().and_then(Metric::trend);
+                let longest = Duration::from_nanos(progress.longest_response.load(Relaxed));
+                (
+                    durations.map_or(Duration::ZERO, |it| it.percentile(99.0)),
+                    longest,
+                )
+            };
+            self.silences[index].add(time, interval.answered, progress.is_waiting(), usual);
+        }
     }
 
     /// Returns the index of the scenario of a tag set.
@@ -128,7 +158,7 @@ impl Collector {
 
     /// Adds the engine's own counts to the samples of the scenarios.
     fn engine(&mut self) {
-        for state in &self.scenarios {
+        for (state, silence) in self.scenarios.iter().zip(&self.silences) {
             let progress = &state.progress;
             self.totals.series(state.base).engine = Some(ScenarioCounts {
                 asked: state.asked(),
@@ -139,6 +169,7 @@ impl Collector {
                 unfinished: progress.unfinished.load(Relaxed),
                 users: progress.users.load(Relaxed),
                 users_max: progress.users_max.load(Relaxed),
+                silent: silence.is_too_long(),
             });
         }
     }
@@ -324,6 +355,7 @@ impl Interval {
         self.requests.merge(&series.requests.total);
         self.iterations.merge(&series.iterations);
         self.start_delay.merge(&series.start_delay);
+        self.answered += series.answered;
         self.failures += series.errors.iter().map(|error| error.bad).sum::<u64>();
         let counted = series.checks.iter().filter(|check| !check.excused);
         self.failed_checks += counted.map(|check| check.bad).sum::<u64>();

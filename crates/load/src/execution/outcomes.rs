@@ -13,6 +13,7 @@ use crate::http::kind;
 use crate::metric::Metric;
 use crate::note::Note;
 use crate::outcome::Outcome;
+use crate::run::MAY_BE_ALLOWED;
 use crate::scenario::PrepareError;
 use crate::snapshot::Phase;
 use crate::summary::{Check, ErrorKind, LastingFailure, Series, Summary};
@@ -63,7 +64,10 @@ impl Execution {
 
     /// Returns a warning about permitted checks that no scenario ran.
     fn unknown_checks(&self, summary: &Summary) -> Option<Note> {
-        let made = |name: &String| summary.checks.iter().any(|check| check.name == *name);
+        let made = |name: &String| {
+            let mut checks = summary.checks.iter();
+            MAY_BE_ALLOWED.contains(&name.as_str()) || checks.any(|check| check.name == *name)
+        };
         let unknown = self.options.allow.iter().filter(|name| !made(name));
         let lines: Vec<_> = unknown
             .map(|name| format!("no check has the name \"{name}\""))

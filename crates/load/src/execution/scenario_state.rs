@@ -1,7 +1,7 @@
 //! State of one scenario that its workers share.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -57,6 +57,10 @@ pub(crate) struct Progress {
     pub(crate) users: AtomicU64,
     pub(crate) users_max: AtomicU64,
     pub(crate) busy: AtomicU64,
+    /// Users in a pause of an iteration.
+    pub(crate) pausing: Arc<AtomicU64>,
+    /// Longest time to a response, in nanoseconds.
+    pub(crate) longest_response: AtomicU64,
     /// Next number of a user, and next number of an iteration in a closed loop.
     pub(crate) next_user: AtomicU64,
     pub(crate) next_iteration: AtomicU64,
@@ -169,6 +173,19 @@ impl Progress {
 
     pub(crate) fn user_left(&self) {
         self.users.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn response_took(&self, time: Duration) {
+        let time = time.as_nanos() as u64;
+        // A load first: most responses are not the longest, and users share the value.
+        if time > self.longest_response.load(Relaxed) {
+            self.longest_response.fetch_max(time, Relaxed);
+        }
+    }
+
+    /// Returns whether a user waits for the target.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.busy.load(Relaxed) > self.pausing.load(Relaxed)
     }
 }
 

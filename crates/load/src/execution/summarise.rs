@@ -66,6 +66,7 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
     let parts = of_parts::crossed(&summary, &collector.thresholds);
     summary.thresholds.extend(parts);
     summary.tell_metrics();
+    summary.notes.extend(silence(collector));
     summary.notes.extend(lateness(&summary));
     summary.notes.extend(unannounced_ends(&summary));
     summary.notes.extend(excused(&summary));
@@ -82,6 +83,25 @@ fn unannounced_ends(summary: &Summary) -> Option<Note> {
              of the response: part of it may be missing"
                 .into(),
         ],
+    })
+}
+
+/// Returns a note about targets that did not respond at the end of the load.
+fn silence(collector: &Collector) -> Option<Note> {
+    let scenarios = collector.scenarios.iter().zip(&collector.silences);
+    let silent = scenarios.filter(|(_, silence)| silence.is_too_long());
+    let lines: Vec<String> = silent
+        .map(|(state, silence)| {
+            let (name, lasted, limit) = (&state.config.name, silence.lasted, silence.limit);
+            format!(
+                "{name}: no response in the last {lasted:.0?} in which users waited; the limit is \
+                 {limit:.1?}"
+            )
+        })
+        .collect();
+    (!lines.is_empty()).then(|| Note {
+        title: "The target stopped responding (target_silent)".into(),
+        lines,
     })
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::scenario_state::ScenarioState;
+use crate::user_time::Pause;
 use crate::{Failure, Iteration, Recorder, VirtualUser};
 
 /// An active user, with the iteration that records its samples.
@@ -23,7 +24,7 @@ impl ActiveVu {
         ActiveVu {
             state: state.clone(),
             user,
-            iteration: Iteration::new(recorder.clone(), number),
+            iteration: Iteration::new(recorder.clone(), number, state.progress.pausing.clone()),
             idle_since: None,
         }
     }
@@ -53,6 +54,7 @@ impl ActiveVu {
         attempt.over = true;
         let now = Instant::now();
         attempt.iteration.end(now);
+        progress.response_took(attempt.iteration.longest_response());
         self.idle_since = Some(now);
         progress.completed.fetch_add(1, Relaxed);
         if !attempt.iteration.is_idle() {
@@ -92,24 +94,26 @@ impl Drop for Attempt<'_> {
             .last_done
             .store(self.state.elapsed(now).as_nanos() as u64, Relaxed);
         let panicked = std::thread::panicking();
-        let waited = !self.iteration.is_pausing() && !self.iteration.is_idle();
-        if waited {
+        let pausing = self.iteration.pausing();
+        let idle = self.iteration.is_idle() || pausing == Some(Pause::Plan);
+        if !idle && pausing.is_none() {
             progress.unfinished.fetch_add(1, Relaxed);
         }
-        if waited && !panicked {
+        if !idle && !panicked {
             self.user.cut_off(self.iteration);
         }
-        let failure = self.failure(now, waited, panicked);
+        let failure = self.failure(now, idle, panicked);
         self.iteration.fail(failure);
         // The iteration would have taken at least this long. Omitting the iteration would hide that
         // the target stopped responding.
-        self.iteration.end(now);
+        let longest = Duration::from_nanos(progress.longest_response.load(Relaxed));
+        self.iteration.end_cut_off(now, longest);
     }
 }
 
 impl Attempt<'_> {
     /// Returns the failure of an iteration that did not finish.
-    fn failure(&self, now: Instant, waited: bool, panicked: bool) -> Failure {
+    fn failure(&self, now: Instant, idle: bool, panicked: bool) -> Failure {
         let number = self.iteration.number();
         let took = now.saturating_duration_since(self.iteration.intended());
         if panicked {
@@ -118,13 +122,13 @@ impl Attempt<'_> {
                 format!("iteration {number} panicked after {took:.1?}"),
             );
         }
-        let when = if waited {
-            format!(
+        let when = match self.iteration.pausing() {
+            Some(Pause::Throttled) if !idle => "in a wait that the target requested".to_owned(),
+            _ if idle => "in a pause".to_owned(),
+            _ => format!(
                 "while it waited for {}",
                 self.state.config.scenario.purpose()
-            )
-        } else {
-            "in a pause".to_owned()
+            ),
         };
         let what = format!("iteration {number} was cut off at the end of the run after {took:.1?}");
         Failure::new("interrupted", format!("{what}, {when}"))

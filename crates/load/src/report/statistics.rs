@@ -1,6 +1,6 @@
 //! Figures of a metric in all reports: milliseconds, with k6's names.
 
-use crate::metric::is_bytes;
+use crate::metric::{is_bytes, is_time_share};
 use crate::report::format;
 use crate::{Histogram, Metric};
 
@@ -86,6 +86,10 @@ pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
             let figures = figures.map(|(name, ms)| format!("{name}={}", format::duration(ms)));
             figures.join(" ")
         }
+        Metric::Rate { good, total } if is_time_share(name) => {
+            let [part, all] = [good, total].map(|ms| format::duration(*ms as f64));
+            format!("{} {part} out of {all}", format::percent(*good, *total))
+        }
         Metric::Rate { good, total } => {
             format!("{} {good} out of {total}", format::percent(*good, *total))
         }
@@ -102,5 +106,21 @@ pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
             format::significant(*min),
             format::significant(*max)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_time_have_units() {
+        let rate = Metric::Rate {
+            good: 1200,
+            total: 288_000,
+        };
+        let time = line("vu_time_lost", &rate, 60.0);
+        assert_eq!(time, "0.42% 1.2s out of 4m48s");
+        assert_eq!(line("checks", &rate, 60.0), "0.42% 1200 out of 288000");
     }
 }

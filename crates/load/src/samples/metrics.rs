@@ -82,6 +82,12 @@ impl Series {
                 engine.and_then(|engine| rate(engine.finished, engine.finished + engine.unfinished))
             }
             "achieved_rate" => engine.and_then(|engine| rate(engine.started, engine.asked)),
+            "vu_time_lost" => engine.map(|_| self.user_time.share(self.user_time.lost)),
+            "vu_time_throttled" => engine.map(|_| self.user_time.share(self.user_time.throttled)),
+            "target_silent" => engine.map(|engine| Metric::Rate {
+                good: engine.silent.into(),
+                total: 1,
+            }),
             "vus" => engine.map(|engine| Metric::Gauge {
                 last: engine.users as f64,
                 min: 0.0,

@@ -83,6 +83,18 @@ impl Aggregation {
 }
 
 impl Operator {
+    /// Returns the operator as in expressions.
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Operator::Less => "<",
+            Operator::LessOrEqual => "<=",
+            Operator::Greater => ">",
+            Operator::GreaterOrEqual => ">=",
+            Operator::Equal => "==",
+            Operator::Different => "!=",
+        }
+    }
+
     pub(super) fn holds(self, observed: f64, bound: f64) -> bool {
         match self {
             Operator::Less => observed < bound,

@@ -34,6 +34,9 @@ pub(crate) const EVERY_SCENARIO: &[(&str, &str)] = &[
     ("iterations", "counter"),
     ("iterations_failed", "rate"),
     ("iterations_finished", "rate"),
+    ("target_silent", "rate"),
+    ("vu_time_lost", "rate"),
+    ("vu_time_throttled", "rate"),
     ("vus", "gauge"),
 ];
 

@@ -5,12 +5,9 @@ use std::time::Duration;
 use super::{Aggregation, Operator, Threshold};
 
 impl Threshold {
-    /// Creates a built-in threshold for the minimum of a rate of `scenario`.
-    pub(crate) fn least(metric: &str, scenario: &str, operator: Operator, bound: f64) -> Self {
-        let sign = match operator {
-            Operator::Greater => ">",
-            _ => ">=",
-        };
+    /// Creates a built-in threshold for a rate of `scenario`.
+    pub(crate) fn of_rate(metric: &str, scenario: &str, operator: Operator, bound: f64) -> Self {
+        let sign = operator.sign();
         let threshold = Threshold {
             key: metric.into(),
             expression: format!("rate{sign}{bound}"),

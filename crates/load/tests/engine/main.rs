@@ -8,4 +8,5 @@ mod excuses;
 mod finishing;
 mod outcomes;
 mod summaries;
+mod user_time;
 mod waiting;

@@ -429,7 +429,10 @@ fn defect_3_the_summary_says_of_thresholds_what_is_true() {
             ("count>3", false),
             // Thresholds by default.
             ("rate<0.01", true),
-            ("rate>=0.99", true)
+            ("rate>=0.99", true),
+            ("rate<=0.01", true),
+            ("rate<=0.1", true),
+            ("rate==0", true)
         ]
     );
     assert_eq!(read.verdict, Verdict::Crossed);

@@ -18,8 +18,9 @@ pub struct Flags {
     #[arg(long = "threshold", value_name = "METRIC: EXPRESSION", value_parser = Threshold::parse)]
     pub thresholds: Vec<Threshold>,
 
-    /// Check that may fail without failing the run. May be repeated
-    #[arg(long, value_name = "CHECK")]
+    /// Check, or default threshold on time (vu_time_lost, vu_time_throttled, target_silent), that
+    /// may fail without failing the run. May be repeated
+    #[arg(long, value_name = "NAME")]
     pub allow: Vec<String>,
 
     /// Tag for all samples. May be repeated
