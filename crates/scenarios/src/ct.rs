@@ -60,7 +60,7 @@
 //! | metric | |
 //! |---|---|
 //! | `ct_accepted` | the rate of submissions with a valid SCT as response |
-//! | `throttled`, `ct_retry_after` | the rate of responses with 429 and 503, and the requested waits: the user waits and submits the same chain again |
+//! | `throttled`, `ct_retry_after` | the rate of responses with 429 and 503, and the requested waits: the user waits (`vu_time_throttled`) and submits the same chain again |
 //! | `ct_outage`, `ct_outage_errors` | with `--expect-restarts`: absences, and requests without a response during them |
 //! | `ct_minted_late` | chains created under load because the stock was used up |
 //! | `ct_tree_size`, `ct_promises_open` | the verified tree, and SCTs not yet proven |
@@ -71,6 +71,7 @@
 //! `http_reqs`.
 
 mod authorities;
+mod backoff;
 mod certificate_template;
 mod chain_generator;
 pub mod checks;

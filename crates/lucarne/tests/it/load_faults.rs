@@ -98,7 +98,7 @@ const CASES: [Case; 51] = [
     .with(&["--probe-interval=0", "--max_runtime=8s"]),
     case(
         Fault::RetryAfter,
-        "the same, with the threshold `ct_accepted: rate>0.5`",
+        "the same, with the threshold `ct_accepted: rate>0.5` and `--allow vu_time_throttled`",
         &[],
         0,
     )
@@ -107,6 +107,7 @@ const CASES: [Case; 51] = [
         "--max_runtime=8s",
         "--threshold",
         "ct_accepted: rate>0.5",
+        "--allow=vu_time_throttled",
     ]),
     case(
         Fault::PutsOff,
@@ -457,9 +458,11 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
         // Every rejected submission was retried, and none too early.
         Fault::RetryAfter => observed.impatient == 0 && observed.patient > 0,
         Fault::PutsOff => {
-            let crossed = test.crossed();
-            observed.impatient == 0
-                && crossed == ["ct_accepted{scenario:write}: rate>=0.99".to_owned()].into()
+            let expected = [
+                "ct_accepted{scenario:write}: rate>=0.99",
+                "vu_time_throttled{scenario:write}: rate<=0.1",
+            ];
+            observed.impatient == 0 && test.crossed() == expected.map(str::to_owned).into()
         }
         _ => observed.lies > 0,
     }

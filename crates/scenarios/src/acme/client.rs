@@ -113,7 +113,7 @@ impl AcmeClient {
             let body = body.map_err(|error| fail(iteration, "signing", error))?;
             let headers = self.shared.headers(Some(JOSE));
             let request = Request::post(&at, body.as_str()).headers(&headers);
-            self.shared.limits.pass(post.step).await;
+            self.shared.limits.pass(post.step, iteration).await;
             let pending = iteration.pending(self.tags(post.step), self.client.protocol());
             let mut response = pending.until(self.client.send(&request)).await;
             let failure = match self.classify(&response, post.expected) {
@@ -160,7 +160,7 @@ impl AcmeClient {
         request: &Request<'_>,
         expected: &[u16],
     ) -> Result<Response, Failed> {
-        self.shared.limits.pass(step).await;
+        self.shared.limits.pass(step, iteration).await;
         let pending = iteration.pending(self.tags(step), self.client.protocol());
         let mut response = pending.until(self.client.send(request)).await;
         let failure = match self.classify(&response, expected) {

@@ -147,7 +147,7 @@ impl Enrolment<'_> {
         let deadline = self.deadline();
         loop {
             // Gives the server time to validate.
-            tokio::time::sleep(wait).await;
+            wait = look_again(wait, deadline).await;
             let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
             match now.status {
                 OrderStatus::Valid => return Ok(wait),
@@ -196,8 +196,7 @@ impl Enrolment<'_> {
         let deadline = self.deadline();
         while now.status.is_open() && Instant::now() < deadline {
             // Gives the server time to issue.
-            tokio::time::sleep(wait).await;
-            idle = wait;
+            idle = look_again(wait, deadline).await;
             let post = Post::as_get(Step::Issuance, self.account, at);
             let response = self.client.post(iteration, self.directory, post).await?;
             (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
@@ -312,6 +311,14 @@ impl Enrolment<'_> {
     fn deadline(&self) -> Instant {
         Instant::now() + self.client.shared.options.patience.0
     }
+}
+
+/// Waits before a poll, at most until the deadline: the server must not extend the time limit by
+/// its Retry-After. Returns the length of the wait.
+async fn look_again(wait: Duration, deadline: Instant) -> Duration {
+    let wait = wait.min(deadline.saturating_duration_since(Instant::now()));
+    tokio::time::sleep(wait).await;
+    wait
 }
 
 /// Returns a new order with its URL.

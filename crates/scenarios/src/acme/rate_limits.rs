@@ -1,7 +1,7 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lucarne_load::Iteration;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::step::Step;
 
@@ -22,13 +22,12 @@ impl RateLimits {
         *closed = (*closed).max(Some(until));
     }
 
-    /// Waits until the step may be requested.
-    pub(super) async fn pass(&self, step: Step) {
+    /// Waits until the step may be requested. The wait counts as throttled by the server.
+    pub(super) async fn pass(&self, step: Step, iteration: &mut Iteration) {
         loop {
             let until = *self.0[step as usize].lock();
             match until {
-                // The rate limit of this step has not ended.
-                Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
+                Some(until) if until > Instant::now() => iteration.throttled_until(until).await,
                 _ => return,
             }
         }
@@ -38,6 +37,7 @@ impl RateLimits {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use lucarne_load::Recorder;
 
     use super::*;
 
@@ -45,13 +45,16 @@ mod tests {
     async fn a_step_waits_and_the_others_do_not() {
         let (long, short) = (Duration::from_secs(3600), Duration::from_millis(30));
         let limits = RateLimits::default();
+        let iteration = &mut Iteration::detached(&Recorder::detached("acme"), 0);
         limits.close(Step::NewOrder, Some(long));
         limits.close(Step::NewOrder, Some(short));
-        assert!(limits.pass(Step::NewNonce).now_or_never().is_some());
-        assert!(limits.pass(Step::NewOrder).now_or_never().is_none());
+        let nonce = limits.pass(Step::NewNonce, iteration);
+        assert!(nonce.now_or_never().is_some());
+        let order = limits.pass(Step::NewOrder, iteration);
+        assert!(order.now_or_never().is_none());
         let begin = Instant::now();
         limits.close(Step::NewNonce, Some(short));
-        limits.pass(Step::NewNonce).await;
+        limits.pass(Step::NewNonce, iteration).await;
         assert!(begin.elapsed() >= short);
     }
 }

@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Logs with separate names at one address.
-struct Logs {
+pub(crate) struct Logs {
     logs: Vec<Arc<Log>>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     ca: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
@@ -31,7 +31,7 @@ struct Logs {
 }
 
 impl Logs {
-    async fn start(names: &[&str], change: impl Fn(&mut LogConfig)) -> Self {
+    pub(crate) async fn start(names: &[&str], change: impl Fn(&mut LogConfig)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ca = directory.path().join("ca");
         let pem = Roots::open_or_create(&ca).unwrap().roots_pem();
@@ -88,7 +88,7 @@ impl Logs {
         format!("http://{}/{name}", self.address)
     }
 
-    fn write(&self, name: &str) -> ct::write::CtWriteOptions {
+    pub(crate) fn write(&self, name: &str) -> ct::write::CtWriteOptions {
         ct::write::CtWriteOptions {
             log_url: vec![self.url(name)],
             roots: self.ca.clone(),
@@ -98,7 +98,7 @@ impl Logs {
         }
     }
 
-    fn read(&self, name: &str) -> ct::read::CtReadOptions {
+    pub(crate) fn read(&self, name: &str) -> ct::read::CtReadOptions {
         ct::read::CtReadOptions {
             log_url: vec![self.url(name)],
             checkpoint_interval: TimeSpan(Duration::from_millis(50)),

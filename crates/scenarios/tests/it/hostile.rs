@@ -16,13 +16,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 /// A server that treats all connections in the same way.
-struct Hostile {
-    address: SocketAddr,
+pub(crate) struct Hostile {
+    pub(crate) address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Hostile {
-    fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    pub(crate) fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Option<()>> + Send + 'static,
     {
@@ -68,7 +68,7 @@ impl Hostile {
 }
 
 /// Reads the head of a request.
-async fn head(stream: &mut TcpStream) -> Option<String> {
+pub(crate) async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);

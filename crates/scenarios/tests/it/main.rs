@@ -12,6 +12,7 @@ mod liar;
 mod proxy;
 mod rest_tls;
 mod s3;
+mod user_time;
 
 /// Waits for the end of the run, and verifies that the scenarios list all their checks.
 fn finished(run: lucarne_load::Run) -> lucarne_load::Outcome {

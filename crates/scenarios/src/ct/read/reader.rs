@@ -1,7 +1,6 @@
 //! A user of `ct-read`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::options::ReadKind;
 use super::shared_state::{Log, SharedState};
+use crate::ct::backoff::Backoff;
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
 use crate::ct::fetch::{self, Fetch, FetchError, Unreachable};
 use crate::ct::outage::Outage;
@@ -38,9 +38,6 @@ struct LogSession {
     /// Next data tile of a full reader.
     next: u64,
 }
-
-/// Pause of a user before it retries an unavailable log.
-const PAUSE: Duration = Duration::from_millis(200);
 
 impl Reader {
     pub(super) fn new(scenario: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
@@ -107,7 +104,7 @@ impl VirtualUser for Reader {
             iteration,
             counted: true,
             told: false,
-            wait: None,
+            backoff: None,
         };
         let outcome = match kind {
             ReadKind::Checkpoints => read.checkpoint().await,
@@ -118,7 +115,7 @@ impl VirtualUser for Reader {
             }
             ReadKind::Issuers => read.issuer(&mut self.random).await,
         };
-        let (wait, told) = (read.wait, read.told);
+        let (backoff, told) = (read.backoff, read.told);
         if let Err(FetchError::Faulty(finding)) = outcome {
             let recorder = iteration.recorder();
             recorder.check(
@@ -130,10 +127,8 @@ impl VirtualUser for Reader {
                 iteration.fail(finding.into());
             }
         }
-        // Waits as long as the log requested by Retry-After, or pauses while the log is
-        // unavailable.
-        if let Some(wait) = wait {
-            iteration.pause(wait).await;
+        if let Some(backoff) = backoff {
+            backoff.wait(iteration).await;
         }
     }
 }
@@ -164,7 +159,8 @@ struct ReadIteration<'a> {
     counted: bool,
     /// Whether the iteration's failure has been recorded with a request.
     told: bool,
-    wait: Option<Duration>,
+    /// Wait before the next iteration.
+    backoff: Option<Backoff>,
 }
 
 impl ReadIteration<'_> {
@@ -424,7 +420,7 @@ impl ReadIteration<'_> {
         let recorder = self.iteration.recorder();
         if lost && self.outage().expected() {
             recorder.count(self.tags, "ct_outage_errors", 1);
-            self.wait = Some(PAUSE);
+            self.backoff = Some(Backoff::Outage);
             return;
         }
         if !self.counted {
@@ -457,17 +453,15 @@ impl ReadIteration<'_> {
         self.iteration.request(self.throttled, &response.exchange);
         let recorder = self.iteration.recorder();
         recorder.rate(self.tags, THROTTLED, true);
-        match retry_after(response.headers.get("retry-after"), now_ms()) {
-            Ok(wait) => {
-                recorder.passed(self.throttled, checks::RETRY_AFTER);
-                self.wait = Some(wait);
-            }
+        let wait = retry_after(response.headers.get("retry-after"), now_ms());
+        self.backoff = Some(Backoff::Throttled(wait.as_ref().ok().copied()));
+        match wait {
+            Ok(_) => recorder.passed(self.throttled, checks::RETRY_AFTER),
             Err(problem) => {
                 let detail = format!("status {}: {problem}", response.status);
                 recorder.check(self.throttled, checks::RETRY_AFTER, Err(detail.clone()));
                 self.iteration
                     .fail(Failure::new(checks::RETRY_AFTER, detail));
-                self.wait = Some(PAUSE);
             }
         }
     }

@@ -11,6 +11,7 @@ use lucarne_mint::now_ms;
 
 use super::recent_submissions::AnsweredSubmission;
 use super::shared_state::{Buffers, Log, SharedState};
+use crate::ct::backoff::Backoff;
 use crate::ct::checks::{self, Finding};
 use crate::ct::outage::Outage;
 use crate::ct::sct::excerpt;
@@ -47,7 +48,7 @@ struct PendingSubmission {
     sent: u64,
 }
 
-/// Pause of a user if the log states no wait, or is unavailable.
+/// Pause of a user that has nothing to submit.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Rate of submissions with an SCT as response.
@@ -108,15 +109,13 @@ impl VirtualUser for Writer {
         };
         let mut buffers = scenario.buffers.lock().pop().unwrap_or_default();
         pending.submission.encode_leaf(&mut buffers.leaf);
-        let wait = session.submit(log, pending, &mut buffers, iteration).await;
+        let backoff = session.submit(log, pending, &mut buffers, iteration).await;
         if let Some(written) = session.written.take() {
             scenario.goal.finish(written);
         }
         scenario.buffers.lock().push(buffers);
-        // Waits as long as the log requested by Retry-After, or pauses while the log is
-        // unavailable.
-        if let Some(wait) = wait {
-            iteration.pause(wait).await;
+        if let Some(backoff) = backoff {
+            backoff.wait(iteration).await;
         }
     }
 }
@@ -167,14 +166,14 @@ impl LogSession {
         }
     }
 
-    /// Sends a chain and judges the response. Returns the wait before the next submission.
+    /// Sends a chain and judges the response. Returns the wait before the next submission, if any.
     async fn submit(
         &mut self,
         log: &Log,
         pending: PendingSubmission,
         buffers: &mut Buffers,
         iteration: &mut Iteration,
-    ) -> Option<Duration> {
+    ) -> Option<Backoff> {
         let which = usize::from(pending.submission.kind == EntryKind::Precert);
         let tags = self.tags[which];
         let parts = pending.submission.parts(&buffers.leaf);
@@ -189,7 +188,7 @@ impl LogSession {
             outage.request_failed(response.exchange.started);
             if outage.expected() {
                 iteration.recorder().count(tags, "ct_outage_errors", 1);
-                return Some(PAUSE);
+                return Some(Backoff::Outage);
             }
             iteration.request(tags, &response.exchange);
             iteration.recorder().rate(tags, ACCEPTED, false);
@@ -210,7 +209,8 @@ impl LogSession {
                 self.pending = Some(pending);
                 iteration.request(self.throttled, &response.exchange);
                 iteration.recorder().rate(tags, ACCEPTED, false);
-                Some(throttled(self.throttled, &response, iteration))
+                let wait = throttled(self.throttled, &response, iteration);
+                Some(Backoff::Throttled(wait))
             }
             status => {
                 self.written = Some(false);
@@ -239,17 +239,18 @@ fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
     iteration.fail(finding.into());
 }
 
-fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Duration {
+/// Returns the wait that the log requests; `None` if it states no valid wait.
+fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Option<Duration> {
     match retry_after(response.headers.get("retry-after"), now_ms()) {
         Ok(wait) => {
             iteration.recorder().passed(tags, checks::RETRY_AFTER);
             iteration.recorder().trend(tags, "ct_retry_after", wait);
-            wait
+            Some(wait)
         }
         Err(problem) => {
             let detail = format!("status {}: {problem}", response.status);
             found(Finding::new(checks::RETRY_AFTER, detail), tags, iteration);
-            PAUSE
+            None
         }
     }
 }
