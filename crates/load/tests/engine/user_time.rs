@@ -1,4 +1,4 @@
-//! Time that users lose because the target does not respond, or asks them to wait.
+//! Time that users lose because the target does not respond, or requests waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 enum Then {
     /// Requests have no response.
     Hangs,
-    /// Responses ask the user to wait for an hour.
+    /// Responses request a wait of an hour.
     Throttles,
     /// The target responds as before, and the plan has a think time of an hour.
     Thinks,

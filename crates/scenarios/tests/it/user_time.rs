@@ -1,4 +1,4 @@
-//! Targets that stop responding, or that make users wait, in both models.
+//! Targets that stop responding, or that request waits, in both models.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
