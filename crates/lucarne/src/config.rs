@@ -58,6 +58,7 @@ pub use otlp::OtlpSettings;
 pub use place::{DataPlace, LockPlace};
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
+pub(crate) use secret::check_secret_file;
 pub use server::TlsFiles;
 pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;

@@ -11,12 +11,14 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use crate::config::check_secret_file;
+
 /// Reads both files, and checks that the key belongs to the certificate.
 ///
 /// # Errors
 /// If a file cannot be read, or the key does not belong to the certificate.
 pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
-    let (certificates, private) = (read(certificate)?, read(key)?);
+    let (certificates, private) = (read(certificate)?, read_key(key)?);
     Tls::new(&certificates, &private).with_context(|| both(certificate, key))
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
 /// # Errors
 /// The errors of [`load`]. After an error, the old certificate stays in use.
 pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
-    let (certificates, private) = (read(certificate)?, read(key)?);
+    let (certificates, private) = (read(certificate)?, read_key(key)?);
     tls.replace(&certificates, &private)
         .with_context(|| both(certificate, key))
 }
@@ -36,6 +38,15 @@ pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
 /// If the file cannot be read; the error names the file.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Reads the file of a private key, or of a certificate with its key.
+///
+/// # Errors
+/// If other users can access the file, or the file cannot be read; the error names the file.
+pub(crate) fn read_key(file: &Path) -> Result<Vec<u8>> {
+    check_secret_file(file)?;
+    read(file)
 }
 
 /// Returns the names of both files for errors, or one name if both are in the same file.

@@ -2,16 +2,16 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::{Authority, CaOptions, MintError, random};
+use crate::{Authority, CaOptions, Exposed, MintError, check_access, random};
 
 const KEY: &str = "ca-key.pem";
 const CERTIFICATE: &str = "ca.pem";
 
 /// A directory with a CA: its certificate in `ca.pem`, for clients to trust, and its private key in
-/// `ca-key.pem`, readable by its owner only.
+/// `ca-key.pem`, which [`check_access`] protects.
 ///
 /// For a CA that was created here, `ca-key.pem` has the certificate as well. A CA from elsewhere
 /// may have its certificate only in `ca.pem`, followed by the certificates above it if the CA is an
@@ -50,14 +50,13 @@ pub enum CaDirectoryError {
         /// Path of the other file.
         present: PathBuf,
     },
-    /// Other users can read the private key.
-    #[error("{} is open to other users (mode {mode:o}): it holds the CA's private key, so run: chmod 600 {}",
-        path.display(), path.display())]
+    /// Other users can access the private key.
+    #[error("the CA's private key {} {exposed}", path.display())]
     Exposed {
         /// The file of the key.
         path: PathBuf,
-        /// Permission bits of the file.
-        mode: u32,
+        /// The users with access, and the remedy.
+        exposed: Exposed,
     },
     /// Creating the CA failed.
     #[error("creating a CA")]
@@ -97,9 +96,8 @@ impl CaDirectory {
             error,
         };
         let text = read(&path).map_err(failed)?;
-        let mode = fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(CaDirectoryError::Exposed { path, mode });
+        if let Err(exposed) = check_access(&path) {
+            return Err(CaDirectoryError::Exposed { path, exposed });
         }
         if text.contains("-----BEGIN CERTIFICATE-----") {
             return Authority::from_pem(&text)
@@ -261,6 +259,8 @@ fn trust_hints(certificate: &Path, key: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::KeyType;
 
@@ -365,8 +365,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let directory = CaDirectory::at(home.path());
         directory.open_or_create(&options()).unwrap();
-        let open = fs::Permissions::from_mode(0o640);
-        fs::set_permissions(directory.key_file(), open).unwrap();
+        let set = |mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(directory.key_file(), mode).unwrap();
+        };
+        // A Secret of Kubernetes with `fsGroup`.
+        set(0o440);
+        directory.open().unwrap();
+        set(0o444);
         let refused = directory.open_or_create(&options()).unwrap_err();
         assert!(refused.to_string().contains("chmod 600"), "{refused}");
     }

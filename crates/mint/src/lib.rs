@@ -18,6 +18,7 @@
 //! | [`Chain`] | a chain in the order of a submission |
 //! | [`certification_request`] | certification requests (PKCS #10) |
 //! | [`CaDirectory`] | a CA on disk |
+//! | [`check_access`] | permissions of secret files and directories |
 //! | [`store`] (feature `store`, on by default) | certificates by host, for an intercepting proxy |
 //! | [`testing`] | a small public key infrastructure that is created once per process |
 //!
@@ -37,6 +38,7 @@
 //! # Ok::<(), lucarne_mint::MintError>(())
 //! ```
 
+mod access;
 mod authority;
 mod certificate;
 mod chain;
@@ -51,6 +53,7 @@ pub mod store;
 pub mod testing;
 mod webpki;
 
+pub use access::{Exposed, SharedWithGroup, check_access};
 pub use authority::{Authority, CaOptions};
 pub use certificate::{Template, Version};
 pub use chain::Chain;

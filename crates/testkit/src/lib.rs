@@ -100,3 +100,15 @@ pub fn temp_dir() -> TempDir {
         .tempdir_in(parent)
         .unwrap_or_else(|error| panic!("cannot create a temporary directory: {error}"))
 }
+
+/// Writes a secret to a file that only its owner can read, as the product requires.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn write_secret(path: impl AsRef<std::path::Path>, secret: impl AsRef<[u8]>) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = path.as_ref();
+    std::fs::write(path, secret)
+        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)))
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -8,10 +8,10 @@ use lucarne_http::{InstanceClient, InstanceKey};
 use lucarne_log::{Instances, Signer};
 use lucarne_settings::{Located, Reader, Report};
 
+use super::keys;
 use super::keys::instances::{ADDRESS, INSTANCES, KEY, LEASE, LISTEN};
 use super::place::{DataPlace, LockPlace};
 use super::secret::Secret;
-use super::{key, keys};
 
 /// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
@@ -87,16 +87,7 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Locate
     let directory = reader.directory();
     let secret = reader.parse(&KEY, |text| Secret::parse_password(text, directory));
     let secret = reader.required(&KEY, secret, "credential:instances")?;
-    if let Some(file) = secret.value.file()
-        && let Some(others) = key::readable_by_others(file)
-    {
-        let message = format!(
-            "{} can be read by {others}: any reader can have arbitrary entries logged; run `chmod \
-             600`",
-            file.display()
-        );
-        reader.warning(secret.line, &KEY, message);
-    }
+    secret.value.warn_of_group(reader, secret.line, &KEY);
     let text = match secret.value.text() {
         Ok(text) => text,
         Err(why) => {

@@ -1,11 +1,11 @@
 //! Key of a log: Sunlight's seed, or PEM.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64_simd::STANDARD;
 use lucarne_ct::LogKey;
+use lucarne_mint::{Exposed, check_access};
 
 /// Reasons why a key is refused. The text follows the place of the key.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,8 @@ pub(crate) enum KeyError {
     Absent(#[source] io::Error),
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     #[error("is not a valid seed: {0}")]
     Seed(#[source] lucarne_ct::KeyError),
     #[error("is not a log key: {0}")]
@@ -35,6 +37,7 @@ pub(crate) fn read(path: &Path) -> Result<LogKey, KeyError> {
 
 /// Reads a key file. A missing file is [`KeyError::Absent`], whose text has the remedy.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
+    check_access(path)?;
     std::fs::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KeyError::Absent(error),
         _ => KeyError::Read(error),
@@ -59,16 +62,6 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     match STANDARD.decode_to_vec(text) {
         Ok(decoded) if decoded.len() == 32 => seed(&decoded),
         _ => Err(KeyError::Form(bytes.len())),
-    }
-}
-
-/// Returns which other users may read the file at `path`, if any.
-pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
-    let mode = std::fs::metadata(path).ok()?.permissions().mode();
-    match mode & 0o077 {
-        0 => None,
-        others if others & 0o007 != 0 => Some("all users of this machine"),
-        _ => Some("its group"),
     }
 }
 

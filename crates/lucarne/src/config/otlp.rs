@@ -15,7 +15,7 @@ use super::keys::otlp::{
 };
 use super::keys::top::OTLP;
 use super::secret::{Secret, SecretError};
-use super::{key, keys, manager};
+use super::{keys, manager};
 
 /// Valid intervals of metrics.
 const INTERVALS: Durations = Durations::within(Duration::from_secs(1), Duration::from_secs(3600));
@@ -152,15 +152,7 @@ fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Loca
     let secret = reader.parse(&VALUE, |text| Secret::parse(text, directory));
     let secret = reader.required(&VALUE, secret, "credential:otlp")?;
     let (source, line) = (secret.value, secret.line);
-    if let Some(file) = source.file()
-        && let Some(others) = key::readable_by_others(file)
-    {
-        let message = format!(
-            "{} can be read by {others}: any reader can send traces and metrics; run `chmod 600`",
-            file.display()
-        );
-        reader.warning(line, &VALUE, message);
-    }
+    source.warn_of_group(reader, line, &VALUE);
     let problem = match source.text() {
         Ok(text) => match HeaderValue::try_from(text) {
             Ok(mut value) => {

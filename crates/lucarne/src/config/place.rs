@@ -9,9 +9,9 @@ use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
 use url::Url;
 
+use super::keys;
 use super::keys::storage;
 use super::secret::{Secret, SecretError};
-use super::{key, keys};
 
 /// Place of a log's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,13 +238,7 @@ fn password(
     let Some(source) = reader.parse(KEY, |text| Secret::parse_password(text, directory)) else {
         return (!reader.has(KEY)).then_some((place, None));
     };
-    if let Some(others) = source.value.file().and_then(key::readable_by_others) {
-        let message = format!(
-            "{} can be read by {others}: any reader can change the lock; run `chmod 600`",
-            source.value
-        );
-        reader.warning(source.line, KEY, message);
-    }
+    source.value.warn_of_group(reader, source.line, KEY);
     let file = source.value.private_file().map(|file| Located {
         value: file.to_owned(),
         line: source.line,

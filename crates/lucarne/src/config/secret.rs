@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::Utf8Error;
 
 use lucarne_ct::LogKey;
+use lucarne_mint::{Exposed, check_access};
 use lucarne_settings::{Located, Reader};
 
 use super::command::{self, CommandError};
@@ -51,6 +52,8 @@ pub(crate) enum SecretError {
     Absent(#[source] io::Error),
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     #[error(
         "is missing: CREDENTIALS_DIRECTORY is not set. The service requires `LoadCredential=` (see \
          systemd.exec)"
@@ -149,12 +152,18 @@ impl Secret {
         }
     }
 
-    /// Returns the path of a file, whose permissions the caller must check; `None` for other
-    /// sources.
-    pub(super) fn file(&self) -> Option<&Path> {
-        match self {
-            Secret::File(file) => Some(file),
-            _ => None,
+    /// Adds a warning if the secret is in a file that its group can read. [`read`](Self::read) and
+    /// [`text`](Self::text) refuse a file that other users can read.
+    pub(super) fn warn_of_group(
+        &self,
+        reader: &mut Reader<'_, '_>,
+        line: Option<usize>,
+        key: &(impl AsRef<str> + ?Sized),
+    ) {
+        if let Secret::File(file) = self
+            && let Ok(Some(shared)) = check_access(file)
+        {
+            reader.warning(line, key, format!("{} {shared}", file.display()));
         }
     }
 
@@ -184,10 +193,13 @@ impl Secret {
     /// See [`read`](Self::read).
     pub(crate) fn text(&self) -> Result<String, SecretError> {
         let bytes = match self {
-            Secret::File(file) => std::fs::read(file).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => SecretError::Absent(error),
-                _ => SecretError::Read(error),
-            }),
+            Secret::File(file) => {
+                check_access(file)?;
+                std::fs::read(file).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => SecretError::Absent(error),
+                    _ => SecretError::Read(error),
+                })
+            }
             other => other.bytes(),
         }?;
         let text = std::str::from_utf8(&bytes)?;
@@ -233,6 +245,19 @@ impl Secret {
     }
 }
 
+/// Logs a warning if the group of a secret file can read it.
+///
+/// # Errors
+/// If other users can access the file.
+pub(crate) fn check_secret_file(file: &Path) -> anyhow::Result<()> {
+    match check_access(file) {
+        Ok(None) => {}
+        Ok(Some(shared)) => tracing::warn!("{} {shared}", file.display()),
+        Err(exposed) => anyhow::bail!("{} {exposed}", file.display()),
+    }
+    Ok(())
+}
+
 /// Returns `true` for PEM, for a seed in base64, and for other texts that look like random bytes in
 /// base64 or hexadecimal.
 fn is_key(text: &str) -> bool {
@@ -268,15 +293,7 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     let directory = reader.directory();
     let secret = reader.parse(name, |text| Secret::parse(text, directory));
     let secret = reader.required(name, secret, "rome2026h1.seed.bin")?;
-    if let Some(file) = secret.value.file()
-        && let Some(others) = key::readable_by_others(file)
-    {
-        let message = format!(
-            "{} can be read by {others}: any reader can sign for the log; run `chmod 600`",
-            file.display()
-        );
-        reader.warning(secret.line, name, message);
-    }
+    secret.value.warn_of_group(reader, secret.line, name);
     if let Some(server) = secret.value.exposed() {
         let message =
             format!("comes from {server} without TLS: an eavesdropper can sign for the log");

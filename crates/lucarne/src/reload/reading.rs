@@ -135,7 +135,7 @@ mod tests {
         for name in logs {
             let mut seed = name.as_bytes().to_vec();
             seed.resize(32, b'.');
-            std::fs::write(directory.join(format!("{name}.seed")), seed).unwrap();
+            lucarne_testkit::write_secret(directory.join(format!("{name}.seed")), seed);
             yaml += &format!(
                 "  - shortname: {name}\n    submissionprefix: http://127.0.0.1/{name}\n    \
                  secret: {name}.seed\n    localdirectory: {name}\n    roots: roots.pem\n"

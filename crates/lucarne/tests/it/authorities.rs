@@ -92,7 +92,7 @@ fn testcert_does_not_compete_with_a_certificate() {
     std::fs::write(site.path().join("tls.pem"), chain.unwrap().to_pem()).unwrap();
     let key = crate::common::pki().leaf_key.to_pkcs8().unwrap();
     let key = lucarne_mint::pem::encode("PRIVATE KEY", &key);
-    std::fs::write(site.path().join("tls.key"), key).unwrap();
+    lucarne_testkit::write_secret(site.path().join("tls.key"), key);
     let both = text + "tls: {certificate: tls.pem, key: tls.key}\n";
     std::fs::write(&file, both).unwrap();
     let (code, said) = site.lucarne(&["serve", "--testcert"]);

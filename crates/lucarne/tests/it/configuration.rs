@@ -415,10 +415,24 @@ fn bad_files() {
 }
 
 #[test]
+fn secrets_that_other_users_can_read_are_refused() {
+    let directory = files();
+    let yaml = with("") + "tls: {certificate: ca.pem, key: ca.pem}\n";
+    let mut page = String::new();
+    for name in ["a.bin", "ca.pem"] {
+        let file = directory.path().join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        page += &read(&yaml, directory.path()).1;
+        page += "\n";
+    }
+    insta::assert_snapshot!("exposed_secrets", page);
+}
+
+#[test]
 fn warnings() {
     let directory = files();
-    let open = directory.path().join("a.bin");
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    let shared = directory.path().join("a.bin");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o640)).unwrap();
     fs::write(directory.path().join("cache.db"), "").unwrap();
     let yaml = with("").replace("cache/a", "cache.db");
     insta::assert_snapshot!("warnings", read(&yaml, directory.path()).1);

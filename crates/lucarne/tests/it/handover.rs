@@ -131,7 +131,7 @@ fn upgrades_lose_nothing_over_tls() {
     let chain = pki().p256.full_chain(pki().p256.issue(&leaf).unwrap());
     let key = lucarne_mint::pem::encode("PRIVATE KEY", &leaf.key.to_pkcs8().unwrap());
     fs::write(log.path().join("tls.pem"), chain.to_pem()).unwrap();
-    fs::write(log.path().join("tls.key"), key).unwrap();
+    lucarne_testkit::write_secret(log.path().join("tls.key"), key);
     let mut server = log.start().unwrap();
     run(async {
         let protocols = [Protocol::Https1, Protocol::Https2];

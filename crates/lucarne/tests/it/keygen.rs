@@ -24,7 +24,7 @@ fn a_seed_of_sunlight_gives_the_same_log() {
     ];
     for (seed, id, key) in vectors {
         let file = directory.path().join("seed.bin");
-        fs::write(&file, &seed).unwrap();
+        lucarne_testkit::write_secret(&file, &seed);
         let (code, said) = lucarne(directory.path(), &["keygen", "-f", "seed.bin"]);
         assert_eq!(code, 0, "{said}");
         assert_has(&said, &format!("Log ID:     {id}\n"));

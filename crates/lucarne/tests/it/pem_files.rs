@@ -76,7 +76,7 @@ fn a_glued_chain_is_not_served() {
     let key = pem::encode("PRIVATE KEY", &leaf.key.to_pkcs8().unwrap());
 
     let log = LogUnderTest::prepare(LUCARNE, &root.certificate_pem(), "").unwrap();
-    fs::write(log.path().join("key.pem"), key).unwrap();
+    lucarne_testkit::write_secret(log.path().join("key.pem"), key);
     edit(
         &log.configuration(),
         "logs:",

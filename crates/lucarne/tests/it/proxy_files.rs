@@ -33,7 +33,7 @@ impl Home {
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
-        std::fs::write(&path, text).unwrap();
+        lucarne_testkit::write_secret(&path, text);
         path
     }
 
@@ -174,15 +174,13 @@ fn files_that_do_not_fit_stop_the_start() {
 
 #[test]
 fn a_ca_that_clients_refuse_is_reported_at_startup() {
-    use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     let mut options = CaOptions::named("Old", KeyType::EcdsaP256);
     options.not_before = Time::now().plus_days(-3);
     options.not_after = Time::now().plus_days(-1);
     let expired = Authority::root(&options).unwrap();
     std::fs::create_dir(home.0.path().join("lucarne-ca")).unwrap();
-    let key = home.write("lucarne-ca/ca-key.pem", &expired.to_pem().unwrap());
-    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    home.write("lucarne-ca/ca-key.pem", &expired.to_pem().unwrap());
     let mut server = home.launch("resolve: ['*=127.0.0.1']\n").spawn().unwrap();
     address(&mut server);
     server
@@ -226,4 +224,48 @@ fn secrets_are_written_where_the_environment_says_and_nowhere_else() {
         &String::from_utf8_lossy(&output.stderr),
         "which SSLKEYLOGFILE names",
     );
+}
+
+/// A Secret of Kubernetes with `fsGroup` has the mode 0440, and a volume for the store has the mode
+/// 2770. The process cannot change these modes.
+#[test]
+fn secrets_that_only_a_group_of_the_process_can_read_are_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let set = |name: &str, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(home.0.path().join(name), mode).unwrap();
+    };
+    for directory in ["lucarne-ca", "store"] {
+        std::fs::create_dir(home.0.path().join(directory)).unwrap();
+    }
+    let ca = authority("Mounted").to_pem().unwrap();
+    home.write("lucarne-ca/ca-key.pem", &ca);
+    home.write("users", "anna:p@ss\n");
+    let config = "users: users\nstoredirectory: store\nresolve: ['*=127.0.0.1']\n";
+    for (name, mode) in [
+        ("lucarne-ca/ca-key.pem", 0o440),
+        ("users", 0o440),
+        ("store", 0o2770),
+    ] {
+        set(name, mode);
+    }
+    let mut server = home.launch(config).spawn().unwrap();
+    address(&mut server);
+    server.stop(EVENT_TIMEOUT).unwrap();
+    for name in ["ca-key.pem", "users", "store"] {
+        assert_has(&server.output(), &format!("{name} is open to its group"));
+    }
+    for (name, closed) in [
+        ("lucarne-ca/ca-key.pem", 0o440),
+        ("users", 0o440),
+        ("store", 0o2770),
+    ] {
+        set(name, closed | 0o004);
+        home.refused(
+            config,
+            &format!("{name} is open to all users of this machine"),
+        );
+        set(name, closed);
+    }
 }

@@ -28,7 +28,7 @@ impl Moved {
     fn new(environment: &[(&'static str, &str)]) -> Self {
         let log = LogUnderTest::prepare(LUCARNE, &pki().root.certificate_pem(), "").unwrap();
         let file = log.path().join("seed.bin");
-        fs::write(&file, seed()).unwrap();
+        lucarne_testkit::write_secret(&file, seed());
         let made = log.launch("init").run().unwrap();
         assert!(made.status.success(), "{}", all(&made));
         fs::remove_file(file).unwrap();

@@ -300,7 +300,7 @@ fn certificate(directory: &std::path::Path, name: &str) {
     let key = leaf.key.to_pkcs8().unwrap();
     let key = lucarne_mint::pem::encode("PRIVATE KEY", &key);
     // The server reads the two files as a pair, so both are replaced in quick succession.
-    fs::write(directory.join("tls.key.new"), key).unwrap();
+    lucarne_testkit::write_secret(directory.join("tls.key.new"), key);
     fs::write(directory.join("tls.pem.new"), chain).unwrap();
     fs::rename(directory.join("tls.key.new"), directory.join("tls.key")).unwrap();
     fs::rename(directory.join("tls.pem.new"), directory.join("tls.pem")).unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn certificate(directory: &Path, from: i64, to: i64) {
         .p256
         .full_chain(pki().p256.issue(&leaf).unwrap())
         .to_pem();
-    fs::write(directory.join("tls.new"), chain + &key).unwrap();
+    lucarne_testkit::write_secret(directory.join("tls.new"), chain + &key);
     fs::rename(directory.join("tls.new"), directory.join("tls.pem")).unwrap();
 }
 

@@ -21,6 +21,7 @@ use super::{
     CertificateStore, DEFAULT_ALPN, Generate, Minted, Outcome, StoreError, StoreKey, StoreOptions,
     StoreStats,
 };
+use crate::Exposed;
 
 /// Limit of concurrent readers of files.
 const READERS: usize = 16;
@@ -59,14 +60,13 @@ pub enum OpenError {
         /// Error of the system.
         source: io::Error,
     },
-    /// Other users could read the private keys.
-    #[error("{} is open to other users (mode {mode:o}): it holds private keys, so run: chmod 700 {}",
-        path.display(), path.display())]
+    /// Other users can access the directory.
+    #[error("the certificate store {} {exposed}", path.display())]
     Exposed {
         /// Path of the store's directory.
         path: PathBuf,
-        /// Permission bits of the directory.
-        mode: u32,
+        /// The users with access, and the remedy.
+        exposed: Exposed,
     },
 }
 

@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, KeyLogFile};
 
 use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
+use crate::config::check_secret_file;
 
 /// Opens the CA, or creates it. Returns whether the CA is new.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
@@ -29,10 +30,12 @@ pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     Ok(directory.open_or_create(&options)?)
 }
 
-/// Logs a warning if clients refuse the CA: it is not a CA, has expired or is not valid yet.
-pub(super) fn warn_of_ca(directory: &CaDirectory, ca: &Authority) {
+/// Logs a warning if the group of the CA's key can read it, or if clients refuse the CA: it is not
+/// a CA, has expired or is not valid yet.
+pub(super) fn warn_of_ca(directory: &CaDirectory, ca: &Authority) -> Result<()> {
+    check_secret_file(&directory.key_file())?;
     let Ok(certificate) = Certificate::parse(ca.cert_der()) else {
-        return;
+        return Ok(());
     };
     let now = now_ms().cast_signed();
     let why = if !certificate.is_authority() {
@@ -42,13 +45,14 @@ pub(super) fn warn_of_ca(directory: &CaDirectory, ca: &Authority) {
     } else if certificate.not_before().is_some_and(|start| start > now) {
         "is not valid yet"
     } else {
-        return;
+        return Ok(());
     };
     tracing::warn!(
         "the certificate in {} {why}: clients refuse every certificate that the proxy creates: \
          replace the CA",
         directory.path().display()
     );
+    Ok(())
 }
 
 /// Returns the name of the machine, which distinguishes CAs in lists of trusted roots.
@@ -105,6 +109,7 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
 pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     let mut lines = sources.given.join("\n");
     if let Some(file) = &sources.file {
+        check_secret_file(file)?;
         let text = read_text(file)
             .with_context(|| format!("cannot read the users in {}", file.display()))?;
         lines = format!("{text}\n{lines}");

@@ -9,7 +9,7 @@ use lucarne_proxy::{ClientCertificate, HostPattern, Identity, Proxy, Target};
 
 use super::config::{Config, Pair};
 use crate::causes::causes;
-use crate::tls::{self, both, read};
+use crate::tls::{self, both, read, read_key};
 
 /// Certificates in files, and a watch for changes.
 pub(super) struct Pairs {
@@ -80,7 +80,7 @@ fn reread<T>(pairs: &mut [(Pair, T)], read: fn(&Pair) -> Result<T>) {
 }
 
 fn shown(pair: &Pair) -> Result<ClientCertificate> {
-    let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
+    let (certificates, key) = (read(&pair.certificate)?, read_key(&pair.key)?);
     let identity = Identity::from_pem(&certificates, &key)
         .with_context(|| both(&pair.certificate, &pair.key))?;
     Ok(ClientCertificate {
@@ -90,7 +90,7 @@ fn shown(pair: &Pair) -> Result<ClientCertificate> {
 }
 
 fn own(pair: &Pair) -> Result<OwnCertificate> {
-    let (certificates, key) = (read(&pair.certificate)?, read(&pair.key)?);
+    let (certificates, key) = (read(&pair.certificate)?, read_key(&pair.key)?);
     let alpn = DEFAULT_ALPN.map(str::to_owned);
     let own = OwnCertificate::from_pem(&certificates, &key, &alpn)
         .with_context(|| both(&pair.certificate, &pair.key))?;

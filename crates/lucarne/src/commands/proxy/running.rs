@@ -28,7 +28,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let directory = CaDirectory::at(&config.ca);
     let (ca, made) = open::authority(&directory)?;
-    open::warn_of_ca(&directory, &ca);
+    open::warn_of_ca(&directory, &ca)?;
     let minter = Arc::new(open::minter(&config, ca)?);
     let pairs = Pairs::read(&config)?;
     minter.replace_own(pairs.own());
@@ -251,7 +251,7 @@ async fn upkeep(
 fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     let ca = directory.open().map_err(anyhow::Error::from);
     let replaced = ca.and_then(|ca| {
-        open::warn_of_ca(directory, &ca);
+        open::warn_of_ca(directory, &ca)?;
         Ok(proxy.replace_ca(ca)?)
     });
     match replaced {

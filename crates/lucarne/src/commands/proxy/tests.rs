@@ -296,7 +296,7 @@ fn refused_values_have_reasons_that_programs_can_match() {
 fn a_password_comes_from_where_the_file_says() {
     let directory = tempfile::tempdir().unwrap();
     let secret = directory.path().join("password.txt");
-    std::fs::write(&secret, "p@ss\n").unwrap();
+    lucarne_testkit::write_secret(&secret, "p@ss\n");
     let through = |text: &str| {
         let (config, said) = file(text);
         assert_eq!(said, Vec::<String>::new());

@@ -75,7 +75,7 @@ fn private_files_are_not_among_public_files() {
             fs::copy(directory.path().join(name), folder.join(name)).unwrap();
         }
         for name in ["password", "shared"] {
-            fs::write(folder.join(name), "a secret of at least 32 characters").unwrap();
+            lucarne_testkit::write_secret(folder.join(name), "a secret of at least 32 characters");
         }
         fs::write(folder.join("gcs.json"), CREDENTIALS).unwrap();
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use super::lock::{Lock, STRIPES};
 use super::private::{open_regular, private_directory, private_file};
 use super::{OpenError, file};
-use crate::pem;
 use crate::store::minted::CertificateFields;
 use crate::store::{Fingerprint, Minted, StoreKey};
+use crate::{check_access, pem};
 
 /// Size limit of a certificate's file in bytes.
 const MAX_FILE: u64 = 256 * 1024;
@@ -46,12 +46,17 @@ impl Folder {
             move |source| OpenError::Io { path, source }
         };
         private_directory(directory).map_err(failed(directory))?;
-        let mode = fs::metadata(directory).map_err(failed(directory))?.mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(OpenError::Exposed {
-                path: directory.to_owned(),
-                mode,
-            });
+        match check_access(directory) {
+            Ok(None) => {}
+            Ok(Some(shared)) => {
+                tracing::warn!("the certificate store {} {shared}", directory.display())
+            }
+            Err(exposed) => {
+                return Err(OpenError::Exposed {
+                    path: directory.to_owned(),
+                    exposed,
+                });
+            }
         }
         Ok(Folder {
             directory: directory.to_owned(),
