@@ -29,7 +29,7 @@ use crate::logging::Logging;
 use crate::runtime;
 
 /// Options of `lucarne proxy`. Flags override the configuration file.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
     /// Configuration file
@@ -60,12 +60,13 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
         }
     };
     runtime::raise_open_files();
-    match runtime::run(running::run(config, options.live(), logging)) {
+    match runtime::run(running::run(config, options, logging)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(causes(&error)),
     }
 }
 
+/// Reads the configuration from the file and the flags.
 fn read(options: &Options) -> Result<Config, Report> {
     let mut report = Report::on(options.config.as_deref());
     let mut config = match &options.config {

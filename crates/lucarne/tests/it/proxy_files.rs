@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time, pem};
-use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
+use lucarne_testkit::{Launch, Server, Signal, TempDir, block_until, temp_dir};
 
 use super::common::{EVENT_TIMEOUT, LUCARNE, assert_has};
 
@@ -268,4 +268,53 @@ fn secrets_that_only_a_group_of_the_process_can_read_are_used() {
         );
         set(name, closed);
     }
+}
+
+/// Returns the status of the proxy for this URL.
+fn status(proxy: &str, url: &str) -> String {
+    let output = Command::new("curl")
+        .args(["--silent", "--max-time", "30", "--output", "/dev/null"])
+        .args(["--write-out", "%{http_code}", "--proxy"])
+        .args([&format!("http://{proxy}"), url])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn rules_are_read_again_on_sighup() {
+    let home = Home::new();
+    let rules = |denied: &str| format!("deny: [{denied}]\nresolve: ['*=127.0.0.1']\n");
+    let mut server = home.launch(&rules("a.test")).spawn().unwrap();
+    let proxy = address(&mut server);
+    // The addresses of all hosts are refused, but `deny` is the first reason.
+    let refused = |server: &Server, host: &str, reason: &str, times: usize| {
+        assert_eq!(status(&proxy, &format!("http://{host}/")), "403");
+        block_until(reason, || {
+            let output = server.output();
+            let lines = output.lines().filter(|line| line.contains(host));
+            lines.filter(|line| line.contains(reason)).count() == times
+        });
+    };
+    let (denied, address) = (
+        "on the list of denied hosts",
+        "The address 127.0.0.1 of the host",
+    );
+    refused(&server, "a.test", denied, 1);
+    refused(&server, "b.test", address, 1);
+    home.write("proxy.yaml", &rules("b.test"));
+    server.signal(Signal::HUP).unwrap();
+    server.wait_for_output("rules read", EVENT_TIMEOUT).unwrap();
+    refused(&server, "a.test", address, 1);
+    refused(&server, "b.test", denied, 1);
+    // An invalid file changes nothing.
+    home.write("proxy.yaml", "deny: [c.test]\nalow: [a.test]\n");
+    server.signal(Signal::HUP).unwrap();
+    server
+        .wait_for_output("the rules stay as they were", EVENT_TIMEOUT)
+        .unwrap();
+    assert_has(&server.output(), "alow");
+    refused(&server, "a.test", address, 2);
+    refused(&server, "b.test", denied, 2);
+    server.stop(EVENT_TIMEOUT).unwrap();
 }

@@ -16,7 +16,7 @@ use crate::commands::{FlagError, duration};
 use crate::config::Listen;
 
 /// Settings that need no configuration file.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub struct Flags {
     /// Address for clients; may be repeated [default: 127.0.0.1:3128]

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::config::Config;
 use super::pairs::Pairs;
-use super::{live, open};
+use super::{Options, live, open};
 use crate::causes::causes;
 use crate::config::Listen;
 use crate::logging::Logging;
@@ -24,7 +24,7 @@ use crate::signals::{Signals, Wish};
 use crate::{notify, process_metrics};
 
 /// Runs the proxy until a signal or a key of the live view stops it.
-pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
+pub(super) async fn run(config: Config, options: &Options, logging: &Logging) -> Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let directory = CaDirectory::at(&config.ca);
     let (ca, made) = open::authority(&directory)?;
@@ -59,14 +59,16 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     notifying.spawn(notify::keep_status(move || status(&reported)));
     let (stop, stopped) = oneshot::channel();
     let upkeep = tokio::spawn(upkeep(
-        config,
+        (config, options.clone()),
         directory.clone(),
         (minter, pairs),
         proxy.clone(),
         signals,
         stop,
     ));
-    let screen = draw.then(|| live::Screen::start(proxy.clone(), &addresses, admin));
+    let screen = options
+        .live()
+        .then(|| live::Screen::start(proxy.clone(), &addresses, admin));
     let quit = live::quit(&screen);
     let shutdown = async {
         tokio::select! {
@@ -210,7 +212,7 @@ const WATCH: Duration = Duration::from_secs(2);
 
 /// Rereads changed files, and handles signals until one stops the proxy.
 async fn upkeep(
-    config: Config,
+    (config, options): (Config, Options),
     directory: CaDirectory,
     (minter, mut pairs): (Arc<Minter>, Pairs),
     proxy: Proxy,
@@ -230,8 +232,11 @@ async fn upkeep(
         };
         match wish {
             Wish::Reread => {
-                tracing::info!("SIGHUP: reading the CA, the users and certificates again");
+                tracing::info!(
+                    "SIGHUP: reading the rules, the CA, the users and certificates again"
+                );
                 notify::reloading();
+                reread_rules(&options, &proxy);
                 reread(&config, &directory, &proxy);
                 pairs.reread(&minter, &proxy);
                 notify::reloaded();
@@ -242,6 +247,21 @@ async fn upkeep(
                 // The receiver is closed if the proxy has already stopped.
                 let _ = stop.send(());
                 return signals.exit_at_next();
+            }
+        }
+    }
+}
+
+/// Rereads the rules from the configuration. With an invalid configuration, nothing changes.
+fn reread_rules(options: &Options, proxy: &Proxy) {
+    match super::read(options) {
+        Ok(config) => {
+            proxy.replace_rules(config.rules);
+            tracing::info!("rules read");
+        }
+        Err(report) => {
+            for line in report.problem_lines() {
+                tracing::error!("{line}; the rules stay as they were");
             }
         }
     }
