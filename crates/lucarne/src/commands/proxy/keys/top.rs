@@ -189,7 +189,7 @@ pub(crate) static USERS: Key<Shape> = Key::new(
     Shape::Text,
     "all clients",
     "file of users: lines `name:password`, `name:$2y$…` (`htpasswd -B`), `name:{SHA}…`; other \
-     passwords that begin with `$…$` or `{…}` are refused",
+     passwords that begin with `$…$` or `{…}`, or look like DES crypt, are refused",
 )
 .beside("`--users`");
 
