@@ -50,6 +50,8 @@ struct Page {
     made: u64,
     hits: u64,
     errors: u64,
+    /// Failed requests of the hosts in the table.
+    failed: u64,
     hosts: Vec<HostRow>,
     observed: bool,
 }
@@ -143,6 +145,7 @@ fn meant<B>(request: &Request<B>) -> bool {
 
 fn page(shown: &AdminState) -> Response<Bytes> {
     let (totals, store) = (shown.proxy.totals(), shown.proxy.store_stats());
+    let hosts = shown.proxy.hosts();
     let page = Page {
         requests: totals.requests,
         open: totals.open,
@@ -152,7 +155,8 @@ fn page(shown: &AdminState) -> Response<Bytes> {
         made: store.generated,
         hits: store.hits + store.disk_hits + store.coalesced,
         errors: store.errors,
-        hosts: shown.proxy.hosts(),
+        failed: hosts.iter().map(|row| row.failures).sum(),
+        hosts,
         observed: shown.observer.is_some(),
     };
     let mut response = match page.render() {

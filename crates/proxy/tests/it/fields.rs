@@ -7,7 +7,9 @@ use tokio::net::TcpStream;
 
 use crate::common::client;
 use crate::common::origin::Origin;
+use lucarne_proxy::Admin;
 use lucarne_testkit::until;
+use prometheus_client::registry::Registry;
 
 use crate::common::{Rig, Setup};
 
@@ -155,6 +157,18 @@ async fn failures_of_plain_requests_are_counted_for_their_host() {
             .any(|row| (row.host.as_str(), row.failures) == ("localhost", 1))
     })
     .await;
+    // The page counts the same failures above the table.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let admin = Admin::new(rig.proxy.clone(), None, Registry::default());
+    let serving = tokio::spawn(admin.serve(listener));
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let page = client::raw(address, request).await;
+    assert!(
+        page.contains("Failed requests to the hosts below: 1."),
+        "{page}"
+    );
+    serving.abort();
 }
 
 /// The body never pauses, but is so slow that it would take minutes.
