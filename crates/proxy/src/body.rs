@@ -1,5 +1,6 @@
 //! Body of a response on its way to the client: forwarded frame by frame, never collected.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::timeout;
 
 use crate::pool::Lease;
 use crate::stalled;
@@ -15,9 +17,27 @@ use crate::timed_body::{BodyError, Timed};
 pub(crate) enum Body {
     /// A body that the proxy wrote; `None` if it is empty or already sent.
     Full(Option<Bytes>),
-    /// A server's body. The connection returns to the pool after the last frame.
-    Server(Timed, Option<Lease>),
+    /// A server's body.
+    Server(Box<ServerBody>),
 }
+
+/// A server's body. The connection returns to the pool after the last frame.
+pub(crate) struct ServerBody {
+    body: Timed,
+    lease: Option<Lease>,
+    /// Called if the body ends early.
+    on_error: Option<OnError>,
+    /// The error that ended the body, until it is returned.
+    error: Option<BodyError>,
+}
+
+/// Callback for the error that ended a body early.
+pub(crate) type OnError = Box<dyn FnOnce(&BodyError) + Send + Sync>;
+
+/// Time for the first part of a chunked body to arrive before the head is sent. A server that sends
+/// an invalid first chunk usually sends it together with the head, and the client then receives an
+/// error response instead of a body that is cut off.
+const FIRST_PART: Duration = Duration::from_millis(20);
 
 impl Body {
     pub(crate) fn full(bytes: Bytes) -> Self {
@@ -34,25 +54,66 @@ impl Body {
         idle: Duration,
         lease: Option<Lease>,
     ) -> Self {
-        Body::Server(Timed::new(incoming, version, idle), lease)
+        Body::Server(Box::new(ServerBody {
+            body: Timed::new(incoming, version, idle),
+            lease,
+            on_error: None,
+            error: None,
+        }))
+    }
+
+    /// Waits for a moment for the first part of a chunked body.
+    ///
+    /// # Errors
+    /// If this part is invalid.
+    pub(crate) async fn begin(&mut self) -> Result<(), BodyError> {
+        let Body::Server(body) = self else {
+            return Ok(());
+        };
+        let first = poll_fn(|cx| body.body.poll_first(cx));
+        timeout(FIRST_PART, first).await.unwrap_or(Ok(()))
+    }
+
+    /// Calls `on_error` if the body ends early.
+    pub(crate) fn on_error(&mut self, on_error: OnError) {
+        if let Body::Server(body) = self {
+            body.on_error = Some(on_error);
+        }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
             Body::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Server(body, lease) => {
-                let frame = ready!(body.poll_frame(cx));
-                match &frame {
-                    None => release(lease),
-                    // Trailers are the last frame.
-                    Some(Ok(frame)) if frame.is_trailers() => release(lease),
-                    // The connection is unusable after an error.
-                    Some(Err(_)) => drop(lease.take()),
-                    Some(Ok(_)) => {}
+            Body::Server(body) => body.poll_next(cx),
+        }
+    }
+}
+
+impl ServerBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let frame = ready!(self.body.poll_frame(cx));
+        match frame {
+            None => release(&mut self.lease),
+            // Trailers are the last frame.
+            Some(Ok(ref frame)) if frame.is_trailers() => release(&mut self.lease),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                // The connection is unusable after an error.
+                drop(self.lease.take());
+                if let Some(on_error) = self.on_error.take() {
+                    on_error(&error);
                 }
-                Poll::Ready(frame)
+                // hyper sends the head and the earlier frames before the next poll. With an error
+                // at once, it would drop them.
+                self.error = Some(error);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
+        Poll::Ready(frame)
     }
 }
 
@@ -70,14 +131,14 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Body::Full(bytes) => bytes.is_none(),
-            Body::Server(body, _) => body.is_end_stream(),
+            Body::Server(body) => body.error.is_none() && body.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Body::Server(body, _) => body.size_hint(),
+            Body::Server(body) => body.body.size_hint(),
         }
     }
 }
@@ -92,10 +153,11 @@ impl Drop for Body {
     /// Releases the connection of a body of known length, because hyper does not poll the body to
     /// its end.
     fn drop(&mut self) {
-        if let Body::Server(body, lease) = self
-            && body.is_end_stream()
+        if let Body::Server(body) = self
+            && body.error.is_none()
+            && body.body.is_end_stream()
         {
-            release(lease);
+            release(&mut body.lease);
         }
     }
 }

@@ -204,7 +204,7 @@ impl Drop for Place {
 
 /// Returns the address that identifies a client: an IPv4 address, or the /64 network of an IPv6
 /// address, which one subscriber usually has.
-fn network(client: IpAddr) -> IpAddr {
+pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
         v4 => v4,

@@ -69,7 +69,7 @@ async fn begin(
         let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
-    go_on(core, upgrade, move |core, stream| async move {
+    go_on(core, client, upgrade, move |core, stream| async move {
         let connect = Connect {
             core,
             client,
@@ -119,13 +119,14 @@ fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
 /// proxy reaches [`Phase::Cut`].
 fn go_on<F>(
     core: &Arc<Core>,
+    client: SocketAddr,
     upgrade: OnUpgrade,
     then: impl FnOnce(Arc<Core>, Rewind) -> F + Send + 'static,
 ) where
     F: Future<Output = ()> + Send,
 {
     let core = core.clone();
-    let open = Open::new(&core);
+    let open = Open::new(&core, client);
     let passing = async move {
         if let Some(stream) = upgrade.await.ok().and_then(bare) {
             tokio::select! {

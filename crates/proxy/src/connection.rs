@@ -6,7 +6,8 @@ use std::time::Duration;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 
-use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS};
+use crate::core::Core;
+use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS, http2_head};
 use crate::stalled::StreamExecutor;
 
 /// Returns the settings of HTTP/1.1, within the limits of the proxy.
@@ -35,15 +36,21 @@ pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(15))
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(http2_head(limits.head_bytes))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(4 << 20);
     builder
 }
 
-/// Logs the error that ended a connection, if any.
-pub(crate) fn log_end(client: SocketAddr, ended: Result<(), hyper::Error>) {
+/// Logs the error that ended a connection, if any. A request with an invalid head has ended the
+/// connection, and counts as a failure.
+pub(crate) fn log_end(core: &Core, client: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {
+        if error.is_parse() {
+            core.stats.failed("http_request_error");
+            tracing::info!(%client, "the head of a request is not accepted: {error}");
+            return;
+        }
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
         tracing::debug!(%client, "connection ended: {error}{cause}");
     }

@@ -17,7 +17,7 @@ use crate::dial::Dialer;
 use crate::ending::Ending;
 use crate::failure::{Failure, Step};
 use crate::identity::TlsClient;
-use crate::limits::{FIELDS, STREAM_WINDOW};
+use crate::limits::{FIELDS, STREAM_WINDOW, http2_head};
 use crate::pool::{Http1, Http2};
 use crate::stalled::{self, StreamExecutor};
 use crate::timed_body::BodyError;
@@ -83,6 +83,10 @@ impl Connector {
             .title_case_headers(true)
             .max_header_size(self.head_bytes)
             .max_headers(FIELDS)
+            // A proxy removes spaces before the colon, and replaces folded lines by a space (RFC
+            // 9112, sections 5.1 and 5.2).
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
         // The sender of a request gets the error that ends the connection.
@@ -101,7 +105,7 @@ impl Connector {
             // Clients share the connection. A stream that its client does not read must not use up
             // the window of other clients. Only the windows of the streams bound the memory.
             .initial_connection_window_size(i32::MAX as u32)
-            .max_header_list_size(u32::try_from(self.head_bytes).unwrap_or(u32::MAX))
+            .max_header_list_size(http2_head(self.head_bytes))
             .keep_alive_interval(Some(Duration::from_secs(30)))
             .keep_alive_timeout(Duration::from_secs(15))
             .handshake(TokioIo::new(stream));
@@ -125,8 +129,13 @@ pub(crate) fn closed(error: hyper::Error) -> Failure {
     }
     let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         "The server closed the connection before it responded.".to_owned()
+    } else if error.is_parse_too_large() {
+        return Failure::Response(format!(
+            "The head of the response is larger than limits.maxheader, or has more than {FIELDS} \
+             fields."
+        ));
     } else if error.is_parse() {
-        format!("The server's response is not valid HTTP: {error}.")
+        return Failure::Response(format!("The server's response is not valid HTTP: {error}."));
     } else {
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
         format!("The exchange with the server was interrupted: {error}{cause}.")
@@ -140,11 +149,7 @@ pub(crate) fn body_failed(error: &hyper::Error) -> Option<Failure> {
     let cause = std::error::Error::source(error)?;
     let why = match cause.downcast_ref::<BodyError>()? {
         BodyError::Unwanted => return None,
-        BodyError::Hyper(error) => match std::error::Error::source(error) {
-            Some(cause) => cause.to_string(),
-            None => error.to_string(),
-        },
-        why => why.to_string(),
+        why => why.reason(),
     };
     Some(Failure::Body(format!(
         "The proxy cannot read the body of the request: {why}."

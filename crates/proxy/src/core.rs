@@ -1,13 +1,18 @@
 //! State that all connections of a proxy share.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::store::Minter;
 use lucarne_net::{OpenConnection, OpenConnections};
+use parking_lot::Mutex;
 use rustls::KeyLog;
 use tokio::sync::watch;
 
+use crate::checks::network;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::rules::Rules;
@@ -38,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) open: OpenConnections,
+    /// Open connections of each client, by network.
+    pub(crate) clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl Core {
@@ -60,25 +67,42 @@ impl Core {
     }
 }
 
-/// Counts a connection until it is dropped.
+/// Counts a connection of a client until it is dropped.
 pub(crate) struct Open {
     core: Arc<Core>,
+    network: IpAddr,
     _counted: OpenConnection,
 }
 
 impl Open {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, client: SocketAddr) -> Self {
+        let network = network(client.ip());
         core.stats.open.inc();
         core.stats.accepted.inc();
+        *core.clients.lock().entry(network).or_default() += 1;
         Open {
             core: core.clone(),
+            network,
             _counted: core.open.enter(),
         }
+    }
+
+    /// Returns the number of open connections of this client.
+    pub(crate) fn of(core: &Core, client: SocketAddr) -> usize {
+        let clients = core.clients.lock();
+        clients.get(&network(client.ip())).copied().unwrap_or(0)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.core.stats.open.dec();
+        let mut clients = self.core.clients.lock();
+        if let Entry::Occupied(mut client) = clients.entry(self.network) {
+            *client.get_mut() -= 1;
+            if *client.get() == 0 {
+                client.remove();
+            }
+        }
     }
 }

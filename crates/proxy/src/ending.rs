@@ -6,6 +6,10 @@
 //!
 //! A server that rejects the client certificate sends an alert after the handshake. hyper does not
 //! report this alert to the requests of an HTTP/2 connection, so this module records the alert.
+//!
+//! A server can respond before it has read the body of the request, and close the connection. A
+//! failed write of the body does not end the connection, because hyper would then not read the
+//! response that has already arrived. The next read reports the end of the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -44,6 +48,8 @@ impl ConnectionEnd {
 pub(crate) struct Ending<S> {
     stream: S,
     end: ConnectionEnd,
+    /// Kind of the error of a failed write. Later bytes are dropped.
+    unwritable: Option<io::ErrorKind>,
 }
 
 impl<S> Ending<S> {
@@ -52,8 +58,19 @@ impl<S> Ending<S> {
         let ending = Ending {
             stream,
             end: end.clone(),
+            unwritable: None,
         };
         (ending, end)
+    }
+
+    /// Returns `done` instead of an error, and drops the bytes of later writes.
+    fn defer<T>(&mut self, result: Poll<io::Result<T>>, done: T) -> Poll<io::Result<T>> {
+        result.map(|result| {
+            result.or_else(|error| {
+                self.unwritable = Some(error.kind());
+                Ok(done)
+            })
+        })
     }
 }
 
@@ -63,9 +80,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ending<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let Poll::Ready(Err(error)) = read else {
-            return read;
+            return match self.unwritable {
+                // The system reports the error of a reset connection only once, to the write.
+                Some(kind) if read.is_ready() && buffer.filled().len() == filled => {
+                    Poll::Ready(Err(kind.into()))
+                }
+                _ => read,
+            };
         };
         // rustls reports a missing `close_notify` as this kind.
         if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -85,7 +109,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ending<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        if self.unwritable.is_some() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.defer(written, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -93,7 +121,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ending<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let all = slices.iter().map(|slice| slice.len()).sum();
+        if self.unwritable.is_some() {
+            return Poll::Ready(Ok(all));
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.defer(written, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -101,7 +134,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ending<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        if self.unwritable.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.defer(flushed, ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use http::header::{ACCEPT, HOST, HeaderMap, TE, TRAILER};
+use http::header::{ACCEPT, ALT_SVC, HOST, HeaderMap, TE, TRAILER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
 use tracing::Instrument;
 
-use crate::body::Body;
+use crate::body::{Body, OnError};
 use crate::failure::{Failure, Refusal, next_hop};
 use crate::headers;
 use crate::hops;
@@ -39,14 +39,9 @@ pub(crate) async fn respond(session: &Arc<Session>, request: Request<Incoming>) 
     match exchange(session, request).instrument(span).await {
         Ok(response) => response,
         Err((failure, target)) => {
-            core.stats.failed(failure.kind());
+            session.count_failure(failure.kind(), target.as_ref());
             let host = target.as_ref().map(Target::to_string);
             tracing::info!(%id, client = %session.client, host, "{failure}");
-            match (&session.fixed, target) {
-                (Some(fixed), _) => fixed.seen.failed(),
-                (None, Some(target)) => core.hosts.failed(&target.host),
-                (None, None) => {}
-            }
             let mut headers = HeaderMap::new();
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, accept);
@@ -69,6 +64,11 @@ async fn exchange(
 ) -> Result<Response<Body>, FailureOf> {
     let route = route(session, &request).map_err(|failure| (failure, None))?;
     let trouble = |failure| (failure, Some(route.target.clone()));
+    if request.version() == Version::HTTP_2
+        && headers::size(request.headers()) > session.core.limits.head_bytes
+    {
+        return Err(trouble(Failure::large_head(session.core.limits.head_bytes)));
+    }
     permit(session, &request, &route).map_err(trouble)?;
     if let Some(response) = hops::count(&mut request) {
         return Ok(response);
@@ -91,7 +91,28 @@ async fn exchange(
         forwarded(&mut response, proxy).map_err(trouble)?;
     }
     let client = upgrade.then_some(client_upgrade);
-    finish(session, response, lease, client, trailers).map_err(trouble)
+    let chunked = response.headers().contains_key(TRANSFER_ENCODING);
+    let finished = finish(session, response, lease, client, trailers);
+    let mut response = finished.map_err(trouble)?;
+    if chunked && let Err(error) = response.body_mut().begin().await {
+        let why = error.reason();
+        let why = format!("The body of the server's response is not valid: {why}.");
+        return Err(trouble(Failure::Response(why)));
+    }
+    response
+        .body_mut()
+        .on_error(cut_off(session, &route.target));
+    Ok(response)
+}
+
+/// Returns a callback that logs and counts a response whose body ends early.
+fn cut_off(session: &Arc<Session>, target: &Target) -> OnError {
+    let (session, target) = (session.clone(), target.clone());
+    Box::new(move |error| {
+        let why = error.reason();
+        tracing::info!(client = %session.client, host = %target, "the response was cut off: {why}");
+        session.count_failure("http_response_incomplete", Some(&target));
+    })
 }
 
 /// Checks a response that came through an upstream proxy. The response does not show whether the
@@ -262,11 +283,18 @@ fn finish(
     if let Some(coding) = headers::unknown_coding(response.headers()) {
         return Err(Failure::ServerCoding(format!("The response has {coding}.")));
     }
+    let limit = session.core.limits.head_bytes;
+    if came_as == Version::HTTP_2 && headers::size(response.headers()) > limit {
+        return Err(Failure::large_response_head(limit));
+    }
     headers::strip(response.headers_mut());
     if !trailers {
         response.headers_mut().remove(TRAILER);
     }
-    if session.fixed.is_none() {
+    if session.fixed.is_some() {
+        // The client would use HTTP/3 without the proxy.
+        response.headers_mut().remove(ALT_SVC);
+    } else {
         headers::add_via(response.headers_mut(), came_as, &session.core.name);
     }
     *response.version_mut() = Version::HTTP_11;
@@ -289,7 +317,7 @@ fn switch(
     let session = session.clone();
     tokio::spawn(async move {
         let core = &session.core;
-        let open = crate::core::Open::new(core);
+        let open = crate::core::Open::new(core, session.client);
         let (Ok(client), Ok(server)) = tokio::join!(client, server) else {
             return;
         };

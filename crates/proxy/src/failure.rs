@@ -8,6 +8,7 @@ use lucarne_mint::store::{Host, StoreError};
 
 use crate::certificate_summary::CertificateSummary;
 use crate::checks::ChecksFull;
+use crate::limits::FIELDS;
 use crate::pattern::HostPattern;
 use crate::upstream_proxy::UpstreamProxy;
 
@@ -32,12 +33,16 @@ pub enum Refusal {
 pub enum Failure {
     /// The request is not valid for a proxy; the reason.
     Request(String),
+    /// The head of the request is invalid or too large; its status, and a sentence with the reason.
+    Head(StatusCode, String),
     /// The request has an unsupported transfer coding; a sentence that names the coding.
     Coding(String),
     /// The body of the request ended early or is not valid; a sentence with the reason.
     Body(String),
     /// The response has an unsupported transfer coding; a sentence that names the coding.
     ServerCoding(String),
+    /// The response is not valid HTTP, or exceeds a limit; a sentence with the reason.
+    Response(String),
     /// The client sent no credentials, or unknown ones.
     Authentication,
     /// The password was not checked, because too many checks are pending.
@@ -92,6 +97,7 @@ impl Failure {
     pub fn status(&self) -> StatusCode {
         match self {
             Failure::Request(_) | Failure::Body(_) => StatusCode::BAD_REQUEST,
+            Failure::Head(status, _) => *status,
             Failure::Coding(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Authentication => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Failure::Refused(_) => StatusCode::FORBIDDEN,
@@ -105,11 +111,32 @@ impl Failure {
         }
     }
 
+    /// Returns the failure of a request whose head exceeds a limit.
+    pub(crate) fn large_head(head_bytes: usize) -> Self {
+        Failure::Head(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!(
+                "The head is larger than {head_bytes} bytes (limits.maxheader), or has more than \
+                 {FIELDS} fields."
+            ),
+        )
+    }
+
+    /// Returns the failure of a response whose head exceeds a limit.
+    pub(crate) fn large_response_head(head_bytes: usize) -> Self {
+        Failure::Response(format!(
+            "The head of the response is larger than {head_bytes} bytes (limits.maxheader)."
+        ))
+    }
+
     /// Returns a word for metrics and for the `error` of `Proxy-Status` (most are registered by RFC
     /// 9209, section 2.3).
     pub fn kind(&self) -> &'static str {
         match self {
-            Failure::Request(_) | Failure::Coding(_) | Failure::Body(_) => "http_request_error",
+            Failure::Request(_) | Failure::Head(..) | Failure::Coding(_) | Failure::Body(_) => {
+                "http_request_error"
+            }
+            Failure::Response(_) => "http_protocol_error",
             Failure::ServerCoding(_) => "http_response_transfer_coding",
             Failure::Authentication => "proxy_authentication_required",
             Failure::Checks(_) => "password_check_limit_reached",
@@ -133,6 +160,8 @@ impl Failure {
     pub fn title(&self) -> &'static str {
         match self {
             Failure::Request(_) => "This request is not valid for a proxy",
+            Failure::Head(..) => "The head of the request is not accepted",
+            Failure::Response(_) => "The server's response is not accepted",
             Failure::Coding(_) => "The request is encoded in a way that is not supported",
             Failure::Body(_) => "The body of the request is incomplete or invalid",
             Failure::ServerCoding(_) => "The response is encoded in a way that is not supported",
@@ -154,6 +183,8 @@ impl Failure {
     pub fn reason(&self) -> String {
         match self {
             Failure::Request(why)
+            | Failure::Head(_, why)
+            | Failure::Response(why)
             | Failure::Coding(why)
             | Failure::Body(why)
             | Failure::ServerCoding(why)
@@ -188,6 +219,15 @@ impl Failure {
             Failure::Request(_) => {
                 "Set this address as HTTP proxy of your client. GET /ca.pem gives the CA \
                  certificate to trust."
+            }
+            Failure::Head(..) => {
+                "Correct the request. If a large head is intended, raise limits.maxheader of the \
+                 proxy, or forward the host by a rule (action: tunnel)."
+            }
+            Failure::Response(_) => {
+                "Check the server: its response must be valid (RFC 9112). If a large head is \
+                 intended, raise limits.maxheader of the proxy. To let the client handle the \
+                 response, forward the host by a rule (action: tunnel)."
             }
             Failure::Coding(_) | Failure::ServerCoding(_) => {
                 "Compress with Content-Encoding instead of Transfer-Encoding, or forward the \

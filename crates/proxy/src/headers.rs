@@ -53,22 +53,34 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
-/// Replaces repeated content lengths by one (RFC 9110, section 8.6). Different lengths are removed,
-/// so that the body itself determines the length.
+/// Replaces repeated content lengths, and lists of them, by one number without leading zeros (RFC
+/// 9110, section 8.6). Different or invalid lengths are removed, so that the body itself determines
+/// the length.
 fn join_lengths(headers: &mut HeaderMap) {
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(first) = lengths.next().cloned() else {
+    if !headers.contains_key(CONTENT_LENGTH) {
         return;
+    }
+    let length = |text: &str| match text.trim_matches([' ', '\t']) {
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse::<u64>().ok(),
+        _ => None,
     };
-    let mut others = lengths.peekable();
-    if others.peek().is_none() {
-        return;
+    let lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let lengths = lengths.flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    let lengths: Option<Vec<u64>> = lengths.map(length).collect();
+    match lengths.as_deref() {
+        Some([first, others @ ..]) if others.iter().all(|other| other == first) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(*first));
+        }
+        _ => drop(headers.remove(CONTENT_LENGTH)),
     }
-    if others.all(|other| *other == first) {
-        headers.insert(CONTENT_LENGTH, first);
-    } else {
-        headers.remove(CONTENT_LENGTH);
-    }
+}
+
+/// Returns the size of the fields as HTTP/2 counts it (RFC 9113, section 6.5.2).
+pub(crate) fn size(headers: &HeaderMap) -> usize {
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32);
+    sizes.sum()
 }
 
 /// Returns a description of the transfer codings. Returns `None` without a coding and for
@@ -254,6 +266,11 @@ mod tests {
             (&["3"][..], Some("3")),
             (&["3", "3"], Some("3")),
             (&["3", "10"], None),
+            (&["5, 5"], Some("5")),
+            (&["0005"], Some("5")),
+            (&["5, 6"], None),
+            (&["+5"], None),
+            (&[""], None),
         ] {
             let mut headers = HeaderMap::new();
             for length in lengths {

@@ -411,6 +411,10 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
             let why = explain_client(other);
             tracing::info!(%client, %host, "the TLS handshake with the client failed: {why}");
         }
-        None => tracing::info!(%client, %host, "the TLS handshake with the client failed: {error}"),
+        // Browsers open connections that they do not use.
+        None => {
+            core.stats.aborted.inc();
+            tracing::debug!(%client, %host, "the client broke off the TLS handshake: {error}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::connection::{builder_http1, builder_http2, log_end};
 use crate::core::{Core, Phase};
 use crate::exchange;
 use crate::interim::InterimStream;
+use crate::lingering::Upgrading;
 use crate::session::Session;
 
 /// Serves the requests of a client on an intercepted connection.
@@ -22,13 +23,18 @@ where
 {
     let core = session.core.clone();
     let client = session.client;
-    let (stream, interim) = InterimStream::new(stream);
+    let (stream, interim) = InterimStream::new(stream, core.limits.head_bytes);
     session.interim = Some(interim).filter(|_| !http2);
     let session = Arc::new(session);
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let session = session.clone();
-        async move { Ok::<_, Infallible>(exchange::respond(&session, request).await) }
+        async move {
+            let upgrading = Upgrading::of(&request);
+            let response = exchange::respond(&session, request).await;
+            upgrading.ended(&response);
+            Ok::<_, Infallible>(response)
+        }
     });
     if http2 {
         let connection = builder_http2(&core.limits).serve_connection(stream, service);
@@ -47,8 +53,8 @@ where
 {
     let mut connection = pin!(connection);
     tokio::select! {
-        ended = connection.as_mut() => return log_end(client, ended),
+        ended = connection.as_mut() => return log_end(core, client, ended),
         () = core.reached(Phase::Closing) => close(connection.as_mut()),
     }
-    log_end(client, connection.await);
+    log_end(core, client, connection.await);
 }

@@ -2,6 +2,8 @@
 //!
 //! hyper's server writes only 100. This module writes other interim responses directly into the
 //! connection, between a request and its final response, while hyper has no response in progress.
+//! It also adds [words](crate::worded) to responses of hyper, and [closes](crate::lingering) the
+//! connection so that the client receives the last response.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -16,6 +18,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::headers;
+use crate::lingering::Lingering;
+use crate::worded;
 
 /// Limit of the bytes of interim responses that a client has not read yet. Further interim
 /// responses are dropped, which HTTP allows.
@@ -121,15 +125,21 @@ pub(crate) struct InterimStream<S> {
     interim: Arc<Interim>,
     /// Bytes of interim responses that are written before anything else.
     writing: BytesMut,
+    /// Size limit of a request's head in bytes.
+    head_bytes: usize,
+    /// Exists from the end of the sending side on.
+    lingering: Option<Lingering>,
 }
 
 impl<S> InterimStream<S> {
-    pub(crate) fn new(stream: S) -> (Self, Arc<Interim>) {
+    pub(crate) fn new(stream: S, head_bytes: usize) -> (Self, Arc<Interim>) {
         let interim = Arc::<Interim>::default();
         let interjected = InterimStream {
             stream,
             interim: interim.clone(),
             writing: BytesMut::new(),
+            head_bytes,
+            lingering: None,
         };
         (interjected, interim)
     }
@@ -150,6 +160,15 @@ impl<S: AsyncWrite + Unpin> InterimStream<S> {
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Replaces a response of hyper that has no words. Returns whether `bytes` is one.
+    fn replace(&mut self, bytes: &[u8]) -> bool {
+        let worded = worded::in_place_of(bytes, self.head_bytes);
+        if let Some(worded) = &worded {
+            self.writing.extend_from_slice(worded.as_bytes());
+        }
+        worded.is_some()
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for InterimStream<S> {
@@ -162,13 +181,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for InterimStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_written(cx))?;
+        if self.replace(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -178,6 +200,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_written(cx))?;
+        if let [only] = slices
+            && self.replace(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
@@ -198,7 +225,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
         }
     }
 
+    /// Closes the sending side, and waits until the client closes its side too.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        if this.lingering.is_none() {
+            ready!(this.poll_written(cx))?;
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        }
+        let lingering = this.lingering.get_or_insert_with(Lingering::new);
+        lingering.poll(&mut this.stream, cx).map(Ok)
     }
 }

@@ -28,6 +28,7 @@
 //! | `exchange`, `sending`, `headers`, `form`, `hops` | one request, and its response |
 //! | `outgoing`, `body`, `timed_body`, `stalled` | bodies, forwarded frame by frame |
 //! | `interim`, `expect` | interim responses, and bodies that wait for them |
+//! | `lingering`, `worded` | the end of client connections, and words for invalid heads |
 //! | `pool`, `upstream`, `connector`, `dial` | connections to servers |
 //! | [`UpstreamRoutes`], [`UpstreamProxy`], `relay` | connections through other proxies |
 //! | [`Identity`], [`ClientCertificate`] | certificates for servers that request one |
@@ -60,6 +61,7 @@ mod intercept;
 mod intercepted;
 mod interim;
 mod limits;
+mod lingering;
 pub mod observe;
 mod opening;
 mod outgoing;
@@ -86,6 +88,7 @@ mod upstream_proxy;
 mod users;
 mod verify;
 mod welcome;
+mod worded;
 
 pub use admin::Admin;
 pub use certificate_summary::CertificateSummary;

@@ -14,11 +14,19 @@ pub(crate) const STREAMS: u32 = 128;
 /// limits the size in bytes instead, with 32 extra bytes per field (RFC 9113, section 6.5.2).
 pub(crate) const FIELDS: usize = 1000;
 
+/// Returns the limit of the HTTP/2 library for a head. The limit is above the limit of the proxy,
+/// because the proxy states its limit in the response, and the library does not.
+pub(crate) fn http2_head(head_bytes: usize) -> u32 {
+    u32::try_from(head_bytes.saturating_mul(4)).unwrap_or(u32::MAX)
+}
+
 /// Limits of a proxy.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Concurrent connections of clients.
     pub connections: usize,
+    /// Concurrent connections of one client address (IPv6: /64).
+    pub client_connections: usize,
     /// Size of the head of a request or a response, in bytes.
     pub head_bytes: usize,
     /// Hosts with statistics; the least recently used are forgotten.
@@ -53,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 4096,
+            client_connections: 1024,
             head_bytes: 64 << 10,
             hosts: 1000,
             idle_connections: 512,

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use lucarne_mint::Authority;
 use lucarne_mint::store::{Minter, StoreStats};
 use lucarne_net::OpenConnections;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls::KeyLog;
 use tokio::net::{TcpListener, TcpStream};
@@ -83,6 +84,7 @@ impl Proxy {
             name: name()?,
             phase,
             open: OpenConnections::default(),
+            clients: Mutex::default(),
             limits,
         })))
     }
@@ -201,11 +203,14 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     prepare(&stream, core.limits.idle);
     if core.open.count() >= core.limits.connections {
         core.stats.failed("connection_limit_reached");
-        // The client receives an explanation if the kernel accepts all bytes at once.
-        let _ = stream.try_write(TOO_MANY);
-        return;
+        return refuse(&stream, "503 Service Unavailable", TOO_MANY);
     }
-    let open = Open::new(core);
+    if Open::of(core, client) >= core.limits.client_connections {
+        core.stats.failed("client_connection_limit_reached");
+        tracing::debug!(%client, "refused: the client has reached limits.maxclientconnections");
+        return refuse(&stream, "429 Too Many Requests", TOO_MANY_OF_CLIENT);
+    }
+    let open = Open::new(core, client);
     let core = core.clone();
     tokio::spawn(async move {
         serve::bare(core, stream, client).await;
@@ -213,10 +218,21 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     });
 }
 
-const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 53\r\n\
-    Content-Type: text/plain\r\nConnection: close\r\n\r\n\
-    The proxy has reached its limit of open connections.\n";
+const TOO_MANY: &str = "The proxy has reached its limit of open connections.\n";
+const TOO_MANY_OF_CLIENT: &str = "Your address has reached the proxy's limit of open connections (limits.maxclientconnections).\n";
+
+/// Refuses a connection. The client receives the explanation if the kernel accepts all bytes at
+/// once, because a refused connection must cost nothing.
+fn refuse(stream: &TcpStream, status: &str, why: &str) {
+    // If the socket is closed with unread bytes, the kernel resets the connection.
+    let _ = stream.try_read(&mut [0; 4096]);
+    let length = why.len();
+    let response = format!(
+        "HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: {length}\r\n\
+         Content-Type: text/plain\r\nConnection: close\r\n\r\n{why}"
+    );
+    let _ = stream.try_write(response.as_bytes());
+}
 
 async fn sweep(core: Arc<Core>) {
     let mut clock = tokio::time::interval(SWEEP);

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_net::RequestId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -23,24 +23,26 @@ use crate::connection::{builder_http1, log_end};
 use crate::core::{Core, Phase};
 use crate::exchange;
 use crate::interim::InterimStream;
+use crate::lingering::Upgrading;
 use crate::page;
 use crate::session::Session;
 use crate::welcome;
 
 /// Serves a client's connection to the proxy.
-pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketAddr) {
+pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr) {
     match begins_beyond_ascii(&core, &stream).await {
         Ok(false) => {}
         Ok(true) => {
             core.stats.failed("http_request_error");
             tracing::info!(%client, "the request line contains characters beyond ASCII");
             // A client that closed the connection needs no explanation.
+            let (mut stream, _) = InterimStream::new(stream, core.limits.head_bytes);
             let _ = refuse(&mut stream).await;
             return;
         }
         Err(_late) => return,
     }
-    let (stream, interim) = InterimStream::new(stream);
+    let (stream, interim) = InterimStream::new(stream, core.limits.head_bytes);
     let session = Arc::new(Session {
         core: core.clone(),
         client,
@@ -49,16 +51,21 @@ pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketA
     });
     let service = service_fn(|request| {
         let session = session.clone();
-        async move { Ok::<_, Infallible>(to_proxy(&session, request).await) }
+        async move {
+            let upgrading = Upgrading::of(&request);
+            let response = to_proxy(&session, request).await;
+            upgrading.ended(&response);
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = builder_http1(&core.limits).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
-        ended = connection.as_mut() => return log_end(client, ended),
+        ended = connection.as_mut() => return log_end(&core, client, ended),
         () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
-        ended = connection => log_end(client, ended),
+        ended = connection => log_end(&core, client, ended),
         () = core.reached(Phase::Cut) => {}
     }
 }
@@ -81,13 +88,9 @@ async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, El
     Ok(line.is_some_and(|line| !line.is_ascii() && version(line)))
 }
 
-async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
+async fn refuse(stream: &mut InterimStream<TcpStream>) -> io::Result<()> {
     const WHY: &str = "The request line contains characters beyond ASCII. Write host names \
                        in punycode (xn--…), and paths with percent encoding.\n";
-    // If the socket is closed with unread bytes, the kernel resets the connection and the client
-    // may not see the response.
-    let mut request = [0; 4096];
-    let _ = stream.read(&mut request).await?;
     let length = WHY.len();
     let response = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::hosts::Seen;
 use crate::interim::Interim;
 use crate::pool::{Connection, Route};
+use crate::target::Target;
 
 /// State that the requests of a connection share.
 pub(crate) struct Session {
@@ -42,6 +43,16 @@ pub(crate) struct FixedOrigin {
 }
 
 impl Session {
+    /// Counts a failed request to `target`.
+    pub(crate) fn count_failure(&self, kind: &'static str, target: Option<&Target>) {
+        self.core.stats.failed(kind);
+        match (&self.fixed, target) {
+            (Some(fixed), _) => fixed.seen.failed(),
+            (None, Some(target)) => self.core.hosts.failed(&target.host),
+            (None, None) => {}
+        }
+    }
+
     /// Creates the session of a client whose requests all go to one server.
     pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: FixedOrigin) -> Self {
         Session {

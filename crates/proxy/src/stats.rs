@@ -24,12 +24,14 @@ lucarne_metrics::metrics! {
             ("distrusted", "TLS handshakes that failed because the client does not trust the CA");
         pub(crate) stalled: Counter =
             ("stalled", "Clients that did not finish their handshake in time");
+        pub(crate) aborted: Counter =
+            ("aborted", "TLS handshakes that clients broke off without a reason");
         pub(crate) unannounced: Counter = (
             "unannounced_ends",
             "Responses that servers ended without close_notify: forwarded, perhaps incomplete"
         );
         pub(crate) failures: Family<Kind, Counter> =
-            ("failures", "Responses of the proxy itself, by reason");
+            ("failures", "Responses of the proxy itself, and responses that were cut off, by reason");
     }
 }
 

@@ -30,6 +30,19 @@ pub(crate) enum BodyError {
     Unwanted,
 }
 
+impl BodyError {
+    /// Returns the reason without the library's words around it.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            BodyError::Hyper(error) => match std::error::Error::source(error) {
+                Some(cause) => cause.to_string(),
+                None => error.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Minimum of bytes within the idle limit for a body of known length. Other bodies may be slow
 /// streams of events.
 const MIN_BYTES: u64 = 1024;
@@ -70,6 +83,8 @@ pub(crate) struct Timed {
     pace: Option<Pace>,
     /// Bytes of the last frame that have not been returned yet.
     rest: Bytes,
+    /// The first frame, if it was read before the body is sent.
+    first: Option<Option<Frame<Bytes>>>,
 }
 
 impl Timed {
@@ -82,13 +97,27 @@ impl Timed {
             alarm: None,
             waiting: None,
             rest: Bytes::new(),
+            first: None,
         }
+    }
+
+    /// Reads the first frame, which [`poll_frame`](Self::poll_frame) then returns.
+    ///
+    /// # Errors
+    /// If the body is invalid.
+    pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let first = ready!(self.poll_frame(cx)).transpose()?;
+        self.first = Some(first);
+        Poll::Ready(Ok(()))
     }
 
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(first.map(Ok));
+        }
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
             return Poll::Ready(Some(Ok(self.first_part(rest))));
@@ -138,7 +167,7 @@ impl Timed {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.incoming.is_end_stream()
+        self.first.is_none() && self.rest.is_empty() && self.incoming.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {

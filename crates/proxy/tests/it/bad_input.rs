@@ -268,3 +268,22 @@ fn spoil(directory: &std::path::Path) -> usize {
     }
     spoilt
 }
+
+/// Browsers break off handshakes of connections that they do not use.
+#[tokio::test]
+async fn a_handshake_that_the_client_breaks_off_is_counted() {
+    let (rig, origin) = rig().await;
+    let hello = client::hello(&rig.ca, "localhost", &["http/1.1"], None);
+    for length in [hello.len() / 2, hello.len()] {
+        let (mut stream, _) = client::connect(rig.address, &origin.address.to_string()).await;
+        stream.write_all(&hello[..length]).await.unwrap();
+    }
+    let mut registry = prometheus_client::registry::Registry::default();
+    rig.proxy.register(&mut registry);
+    until("both are counted", || {
+        let mut metrics = String::new();
+        prometheus_client::encoding::text::encode(&mut metrics, &registry).unwrap();
+        metrics.contains("lucarne_proxy_aborted_total 2\n")
+    })
+    .await;
+}

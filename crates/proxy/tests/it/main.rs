@@ -3,9 +3,11 @@
 
 mod bad_input;
 mod common;
+mod early_responses;
 mod fields;
 mod identities;
 mod intercept;
+mod invalid_responses;
 mod opening;
 mod refusals;
 mod semantics;

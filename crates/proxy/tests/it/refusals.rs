@@ -282,7 +282,7 @@ async fn servers_that_are_not_there_are_told_apart() {
         (
             format!("http://{}/", banner.address),
             502,
-            "connection_terminated",
+            "http_protocol_error",
         ),
         (
             format!("http://{}/", mute.address),
@@ -402,4 +402,25 @@ async fn hosts_are_where_the_rules_say() {
     let authority = format!("www.shop.test:{}", origin.address.port());
     let answer = client::get(&rig, &authority, "www.shop.test", &["h2"], "/x").await;
     assert_eq!(answer.body, "/x");
+}
+
+#[tokio::test]
+async fn one_client_cannot_take_all_connections() {
+    let mut setup = Setup::new();
+    setup.limits.client_connections = 2;
+    let rig = setup.start().await;
+    let origin = Origin::plain().await;
+    let url = format!("http://{}/x", origin.address);
+    let request = format!("GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    // A tunnel counts like any other connection.
+    let tunnel = client::connect(rig.address, &origin.address.to_string()).await;
+    let idle = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+    until("both are counted", || rig.proxy.totals().open == 2).await;
+    let said = client::raw(rig.address, request.as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 429"), "{said}");
+    assert!(said.contains("limits.maxclientconnections"), "{said}");
+    drop((tunnel, idle));
+    until("none is open", || rig.proxy.totals().open == 0).await;
+    let said = client::raw(rig.address, request.as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }

@@ -235,6 +235,7 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
     let limits = &mut config.limits;
     for (key, limit) in [
         (&keys::MAXCONNECTIONS, &mut limits.connections),
+        (&keys::MAXCLIENTCONNECTIONS, &mut limits.client_connections),
         (&keys::MAXHOSTS, &mut limits.hosts),
         (&keys::MAXIDLE, &mut limits.idle_connections),
     ] {

@@ -119,6 +119,10 @@ fn the_documented_defaults_are_those_of_the_program() {
     }
     for (key, limit) in [
         (&keys::limits::MAXCONNECTIONS, limits.connections),
+        (
+            &keys::limits::MAXCLIENTCONNECTIONS,
+            limits.client_connections,
+        ),
         (&keys::limits::MAXHOSTS, limits.hosts),
         (&keys::limits::MAXIDLE, limits.idle_connections),
     ] {

@@ -7,6 +7,7 @@ use lucarne_settings::{Key, Table};
 
 pub(crate) static TABLE: Table = Table::of(&[
     &MAXCONNECTIONS,
+    &MAXCLIENTCONNECTIONS,
     &MAXHEADER,
     &MAXHOSTS,
     &MAXIDLE,
@@ -26,6 +27,13 @@ pub(crate) static MAXCONNECTIONS: Key<Count> = Key::new(
     Count::within(1, 1 << 24, "connections"),
     "4096",
     "connections of clients; further connections get 503",
+);
+
+pub(crate) static MAXCLIENTCONNECTIONS: Key<Count> = Key::new(
+    "maxclientconnections",
+    Count::within(1, 1 << 24, "connections"),
+    "1024",
+    "connections of one client address (IPv6: /64); further connections get 429",
 );
 
 pub(crate) static MAXHEADER: Key<Sizes> = Key::new(
