@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use http::header::{ACCEPT, ALT_SVC, HOST, HeaderMap, TE, TRAILER, TRANSFER_ENCODING};
+use http::header::{ACCEPT, ALT_SVC, CONNECTION, HOST, HeaderMap, TE, TRAILER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -63,6 +63,10 @@ async fn exchange(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, FailureOf> {
     let route = route(session, &request).map_err(|failure| (failure, None))?;
+    if headers::authenticates_connection(request.headers()) {
+        session.tie();
+    }
+    let route = session.own(route);
     let trouble = |failure| (failure, Some(route.target.clone()));
     if request.version() == Version::HTTP_2
         && headers::size(request.headers()) > session.core.limits.head_bytes
@@ -86,7 +90,10 @@ async fn exchange(
     if let Some(interim_sender) = &interim_sender {
         interim_sender.end().await;
     }
-    let (mut response, lease) = sent.map_err(trouble)?;
+    let (mut response, mut lease) = sent.map_err(trouble)?;
+    if headers::authenticates_connection(response.headers()) {
+        tie(session, &route, &mut response, lease.as_mut());
+    }
     if let Some(proxy) = route.forwarder() {
         forwarded(&mut response, proxy).map_err(trouble)?;
     }
@@ -113,6 +120,30 @@ fn cut_off(session: &Arc<Session>, target: &Target) -> OnError {
         tracing::info!(client = %session.client, host = %target, "the response was cut off: {why}");
         session.count_failure("http_response_incomplete", Some(&target));
     })
+}
+
+/// Ties the connections with the client and the server, because the server offers authentication of
+/// the connection.
+fn tie(
+    session: &Session,
+    route: &Arc<Route>,
+    response: &mut Response<Incoming>,
+    lease: Option<&mut Lease>,
+) {
+    session.tie();
+    if let Some(lease) = lease {
+        lease.route = session.own(lease.route.clone());
+    }
+    if response.version() == Version::HTTP_2 {
+        // Streams of several clients share an HTTP/2 connection, so these schemes need HTTP/1.1.
+        session.core.upstream.pool.require_http1(route);
+    }
+    if session.fixed.is_none() {
+        // Some clients authenticate through a proxy only if it announces support (RFC 4559,
+        // section 6).
+        let ties = HeaderValue::from_static("Session-Based-Authentication");
+        response.headers_mut().insert("proxy-support", ties);
+    }
 }
 
 /// Checks a response that came through an upstream proxy. The response does not show whether the
@@ -287,7 +318,15 @@ fn finish(
     if came_as == Version::HTTP_2 && headers::size(response.headers()) > limit {
         return Err(Failure::large_response_head(limit));
     }
+    // A tied client must authenticate again on a new connection. HTTP/2 clients have no such field.
+    let ends = session.owner.get().is_some()
+        && session.interim.is_some()
+        && headers::ends_connection(response.headers());
     headers::strip(response.headers_mut());
+    if ends {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
     if !trailers {
         response.headers_mut().remove(TRAILER);
     }

@@ -113,6 +113,7 @@ mod tests {
                 through: None,
                 forwarded: false,
                 client: None,
+                owner: None,
             };
             let mut request = Request::get("/x?y").body(Outgoing::empty()).unwrap();
             if let Some(host) = sent {

@@ -1,8 +1,8 @@
 //! Header fields that apply to one connection only (RFC 9110, section 7.6).
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA, WWW_AUTHENTICATE,
 };
 use http::{HeaderValue, Version};
 
@@ -123,6 +123,38 @@ pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
     } else {
         HeaderValue::try_from(left.join(", ")).ok()
     }
+}
+
+/// Authentication schemes that authenticate a connection instead of a request (RFC 4559, section
+/// 6).
+const CONNECTION_SCHEMES: [&str; 4] = ["NTLM", "Negotiate", "Nego2", "Kerberos"];
+
+/// Returns whether the message uses or offers authentication of the connection.
+pub(crate) fn authenticates_connection(headers: &HeaderMap) -> bool {
+    let bound = |name: &HeaderName| {
+        let values = headers.get_all(name).iter();
+        // A challenge begins the field or follows a comma. A comma in a quoted string can cause a
+        // false match, which only costs a connection.
+        let challenges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let mut schemes = challenges.filter_map(|challenge| {
+            let mut words = challenge.trim_ascii().split(u8::is_ascii_whitespace);
+            words.next()
+        });
+        schemes.any(|scheme| {
+            let mut known = CONNECTION_SCHEMES.iter();
+            known.any(|known| scheme.eq_ignore_ascii_case(known.as_bytes()))
+        })
+    };
+    [AUTHORIZATION, WWW_AUTHENTICATE, PROXY_AUTHENTICATE]
+        .iter()
+        .any(bound)
+}
+
+/// Returns whether the sender closes the connection after this message.
+pub(crate) fn ends_connection(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CONNECTION).iter();
+    let mut options = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// Requests the upgrade on the next connection.
@@ -279,6 +311,35 @@ mod tests {
             strip(&mut headers);
             let left: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().collect();
             assert_eq!(left, Vec::from_iter(expected), "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn authentication_of_the_connection_is_recognised() {
+        for (name, value, expected) in [
+            ("authorization", "NTLM TlRMTVNTUAAB", true),
+            ("authorization", "negotiate YII=", true),
+            ("authorization", "Basic TlRMTQ==", false),
+            ("authorization", "Bearer NTLM", false),
+            ("www-authenticate", "Nego2", true),
+            ("www-authenticate", "Basic realm=\"a\", KERBEROS", true),
+            (
+                "www-authenticate",
+                "Digest realm=\"a\" ,\tNegotiate , NTLM",
+                true,
+            ),
+            ("www-authenticate", "Basic realm=\"NTLM\"", false),
+            ("proxy-authenticate", "Basic realm=\"a\",ntlm", true),
+            ("x-other", "NTLM", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append("www-authenticate", HeaderValue::from_static("Basic"));
+            headers.append(name, HeaderValue::from_static(value));
+            assert_eq!(
+                authenticates_connection(&headers),
+                expected,
+                "{name}: {value}"
+            );
         }
     }
 

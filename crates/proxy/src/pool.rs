@@ -31,6 +31,8 @@ pub(crate) struct Route {
     pub(crate) forwarded: bool,
     /// Client certificate for the server, if it requests one.
     pub(crate) client: Option<Arc<TlsClient>>,
+    /// The only client connection that may use the connections of this route; `None` if all may.
+    pub(crate) owner: Option<u64>,
 }
 
 impl Route {
@@ -86,7 +88,20 @@ pub(crate) struct Http2 {
     pub(crate) end: ConnectionEnd,
 }
 
-/// Idle connections by route. At the limit, the least recently used route is dropped.
+/// Idle connections by route.
+///
+/// Every client may receive these connections. Therefore they must carry no state of one client:
+///
+/// - A connection with NTLM or Negotiate authentication belongs to its client ([`Route::owner`]).
+/// - The configuration selects client certificates by server, the same for all clients. Connections
+///   and TLS sessions of different certificates are separate ([`TlsClient`]). rustls supports no
+///   authentication after the handshake.
+/// - `Proxy-Authorization` of a client is removed. The credentials for an upstream proxy come from
+///   the configuration and are part of the route. A connection with a 407 response is closed.
+/// - The proxy sends no TLS early data, stores no cookies, and exports no keys of a connection.
+/// - A connection after an upgrade or CONNECT never returns to the pool.
+///
+/// At the limit, the least recently used route is dropped.
 pub(crate) struct Pool {
     routes: Mutex<LruCache<Route, Entry>>,
     keep: Duration,
@@ -102,6 +117,17 @@ struct Entry {
     http2: Option<(Http2, Instant)>,
     /// Whether the server chose HTTP/2 when HTTP/1.1 and HTTP/2 were offered, if known.
     speaks_http2: Option<bool>,
+    /// End of the time in which the server gets HTTP/1.1 only.
+    http1_until: Option<Instant>,
+}
+
+/// Time for which a server gets HTTP/1.1 only, after it required HTTP/1.1.
+const HTTP1_ONLY: Duration = Duration::from_secs(600);
+
+impl Entry {
+    fn requires_http1(&self) -> bool {
+        self.http1_until.is_some_and(|end| Instant::now() < end)
+    }
 }
 
 impl Pool {
@@ -116,7 +142,26 @@ impl Pool {
 
     /// Returns whether the server speaks HTTP/2, if known.
     pub(crate) fn speaks_http2(&self, route: &Route) -> Option<bool> {
-        self.routes.lock().get(route)?.speaks_http2
+        let mut routes = self.routes.lock();
+        let entry = routes.get(route)?;
+        if entry.requires_http1() {
+            return Some(false);
+        }
+        entry.speaks_http2
+    }
+
+    /// Returns whether the server has recently required HTTP/1.1.
+    pub(crate) fn requires_http1(&self, route: &Route) -> bool {
+        let mut routes = self.routes.lock();
+        routes.get(route).is_some_and(Entry::requires_http1)
+    }
+
+    /// Uses HTTP/1.1 only for this server, for the next ten minutes. Requests in progress continue.
+    pub(crate) fn require_http1(&self, route: &Route) {
+        let mut routes = self.routes.lock();
+        let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
+        entry.http2 = None;
+        entry.http1_until = Some(Instant::now() + HTTP1_ONLY);
     }
 
     /// Records the protocol that the server chose when HTTP/1.1 and HTTP/2 were offered.
@@ -170,7 +215,9 @@ impl Pool {
     pub(crate) fn share(&self, route: &Route, connection: Http2) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
-        entry.http2 = Some((connection, Instant::now()));
+        if !entry.requires_http1() {
+            entry.http2 = Some((connection, Instant::now()));
+        }
     }
 
     /// Stores an HTTP/1 connection whose response has been read.
@@ -199,6 +246,17 @@ impl Pool {
             if entry.http2.as_ref().is_some_and(gone) {
                 entry.http2 = None;
             }
+        }
+    }
+
+    /// Drops the idle connections of an owner.
+    pub(crate) fn forget(&self, owner: u64) {
+        let mut routes = self.routes.lock();
+        let owned =
+            |(route, _): (&Route, &Entry)| (route.owner == Some(owner)).then(|| route.clone());
+        let owned: Vec<Route> = routes.iter().filter_map(owned).collect();
+        for route in &owned {
+            routes.pop(route);
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use h2::Reason;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -33,14 +34,17 @@ pub(crate) struct Prepared {
 /// Limit of attempts for one request, if the server closes connections before it responds.
 const ATTEMPTS: u32 = 3;
 
-/// Returns a copy of a request that may be repeated, for a server that closed the connection before
-/// it read the request.
-fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
-    let safe = matches!(
+/// Returns whether a request may be repeated after the server may have processed it.
+fn is_safe(request: &Request<Outgoing>) -> bool {
+    matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
-    );
-    if !safe || !request.body().is_end_stream() {
+    )
+}
+
+/// Returns a copy of a request without a body, for a second attempt.
+fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
+    if !request.body().is_end_stream() {
         return None;
     }
     let mut builder = Request::builder()
@@ -65,22 +69,18 @@ async fn connection(
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
     let upstream = &session.core.upstream;
-    let Some(fixed) = &session.fixed else {
-        return match upstream.pool.http1(route).filter(|_| !fresh) {
-            Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, via).await?, false)),
-        };
-    };
-    if let Some(ready) = fixed.ready.lock().take() {
-        return Ok((ready?, false));
-    }
-    if fixed.http2 {
-        shared(session, fixed, fresh).await
-    } else {
-        match upstream.pool.http1(route).filter(|_| !fresh) {
-            Some(connection) => Ok((Connection::Http1(connection), true)),
-            None => Ok((upstream.connect(route, false, via).await?, false)),
+    if let Some(fixed) = &session.fixed {
+        if let Some(ready) = fixed.ready.lock().take() {
+            return Ok((ready?, false));
         }
+        // A connection that belongs to one client is never shared, so it uses HTTP/1.1.
+        if fixed.http2 && route.owner.is_none() {
+            return shared(session, fixed, fresh).await;
+        }
+    }
+    match upstream.pool.http1(route).filter(|_| !fresh) {
+        Some(connection) => Ok((Connection::Http1(connection), true)),
+        None => Ok((upstream.connect(route, false, via).await?, false)),
     }
 }
 
@@ -167,7 +167,11 @@ pub(crate) async fn send(
     let mut attempts = 0;
     loop {
         let (connection, used) = connection(session, route, &via, attempts > 0).await?;
-        let once_more = if used { copy(&request) } else { None };
+        // A repeated request that the server may have processed must be safe. A request that an
+        // HTTP/2 server refused was not processed.
+        let safe = used && is_safe(&request);
+        let http2 = matches!(connection, Connection::Http2(_));
+        let once_more = (safe || http2).then(|| copy(&request)).flatten();
         let end = connection.end();
         let sent = match connection {
             Connection::Http1(connection) => {
@@ -190,9 +194,13 @@ pub(crate) async fn send(
             Err(unsent) => unsent,
         };
         attempts += 1;
+        let refused = refusal(&unsent.error);
+        if refused == Some(Reason::HTTP_1_1_REQUIRED) {
+            session.core.upstream.pool.require_http1(route);
+        }
         request = match (unsent.request, once_more) {
             (Some(request), _) if used && attempts < ATTEMPTS => *request,
-            (None, Some(again)) if attempts < ATTEMPTS => again
+            (None, Some(again)) if attempts < ATTEMPTS && (safe || refused.is_some()) => again
                 .body(Outgoing::empty())
                 .map_err(|error| Failure::Request(format!("{error}.")))?,
             _ => return Err(broke_off(route, unsent.error, &end)),
@@ -200,11 +208,33 @@ pub(crate) async fn send(
     }
 }
 
+/// Returns the reason with which an HTTP/2 server refused a request without processing it (RFC 9113,
+/// sections 7 and 8.7).
+fn refusal(error: &hyper::Error) -> Option<Reason> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
+    let refusals = [Reason::REFUSED_STREAM, Reason::HTTP_1_1_REQUIRED];
+    cause
+        .reason()
+        .filter(|reason| cause.is_remote() && refusals.contains(reason))
+}
+
 /// Converts the error of a request without a response, for the peer that failed: the client, the
 /// server or the upstream proxy.
 fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure {
     if let Some(failure) = body_failed(&error) {
         return failure;
+    }
+    match refusal(&error) {
+        Some(Reason::HTTP_1_1_REQUIRED) => {
+            let why = "The server requires HTTP/1.1 for this request, and its body cannot be \
+                       repeated. The proxy uses HTTP/1.1 for the next requests.";
+            return Failure::Closed(why.to_owned());
+        }
+        Some(_) => {
+            let why = "The server refused the request without processing it (REFUSED_STREAM).";
+            return Failure::Closed(why.to_owned());
+        }
+        None => {}
     }
     match (route.forwarder(), end.alert()) {
         (Some(proxy), _) => relay::broke(&error, proxy),

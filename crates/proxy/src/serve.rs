@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
 use http::{Method, Request, Response};
@@ -48,6 +48,7 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
         client,
         fixed: None,
         interim: Some(interim),
+        owner: OnceLock::new(),
     });
     let service = service_fn(|request| {
         let session = session.clone();

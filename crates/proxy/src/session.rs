@@ -1,7 +1,8 @@
 //! One client connection, and the destination of its requests.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -23,7 +24,12 @@ pub(crate) struct Session {
     pub(crate) fixed: Option<FixedOrigin>,
     /// Queue of interim responses to the client; `None` drops them.
     pub(crate) interim: Option<Arc<Interim>>,
+    /// Owner of connections with servers that only this client may use; see [`Session::tie`].
+    pub(crate) owner: OnceLock<u64>,
 }
+
+/// Next number of an owner.
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
 
 /// The server behind an intercepted connection.
 pub(crate) struct FixedOrigin {
@@ -60,6 +66,36 @@ impl Session {
             client,
             fixed: Some(fixed),
             interim: None,
+            owner: OnceLock::new(),
+        }
+    }
+
+    /// Ties this client connection to its connections with servers, because their authentication
+    /// belongs to the connection (RFC 4559, section 6). From now on, no other client connection
+    /// receives a connection that carried a request of this one.
+    pub(crate) fn tie(&self) {
+        let next = || NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        self.owner.get_or_init(next);
+    }
+
+    /// Returns the route to use: for a tied client connection, a route of its own.
+    pub(crate) fn own(&self, route: Arc<Route>) -> Arc<Route> {
+        let owner = self.owner.get().copied();
+        if route.owner == owner {
+            return route;
+        }
+        Arc::new(Route {
+            owner,
+            ..Route::clone(&route)
+        })
+    }
+}
+
+impl Drop for Session {
+    /// Ends the idle connections with servers that are tied to this client connection.
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.get() {
+            self.core.upstream.pool.forget(*owner);
         }
     }
 }

@@ -118,6 +118,7 @@ impl Upstream {
             through,
             forwarded: false,
             client,
+            owner: None,
         }
     }
 
@@ -148,8 +149,8 @@ impl Upstream {
         Ok(Rewind::new(Bytes::new(), link))
     }
 
-    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2`, and records the server's
-    /// choice. Without TLS, `http2` selects HTTP/2 directly (RFC 9113, section 3.3).
+    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2` and if the server has
+    /// not required HTTP/1.1, and records the server's choice. Without TLS, `http2` selects HTTP/2 directly (RFC 9113, section 3.3).
     pub(crate) async fn connect(
         &self,
         route: &Route,
@@ -173,6 +174,7 @@ impl Upstream {
         http2: bool,
     ) -> Result<Connection, Failure> {
         let connector = &self.connector;
+        let http2 = http2 && !self.pool.requires_http1(route);
         let Some(host) = &route.tls else {
             return if http2 {
                 connector.speak_http2(link).await.map(Connection::Http2)

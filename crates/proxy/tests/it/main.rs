@@ -12,4 +12,5 @@ mod opening;
 mod refusals;
 mod semantics;
 mod stalls;
+mod tied;
 mod upstream_proxies;
