@@ -205,7 +205,7 @@ fn pem_keys_work_and_give_another_log() {
     let key = lucarne_mint::KeyPair::generate(KeyType::EcdsaP256).unwrap();
     let pem = lucarne_mint::pem::encode("PRIVATE KEY", &key.to_pkcs8().unwrap());
     let file = directory.path().join("key.pem");
-    fs::write(&file, pem).unwrap();
+    lucarne_testkit::write_secret(&file, pem);
     let yaml = with("").replace("a.bin", "key.pem");
     let config = read(&yaml, directory.path()).0.unwrap();
     assert_eq!(config.logs[0].key.public_key_spki(), key.spki());
