@@ -34,9 +34,9 @@ pub enum AssetError {
     },
     /// An immutable file has unexpected bytes.
     #[error(
-        "cannot publish {path}: the file exists with other bytes and is immutable (`chattr +i`). \
-         Keep a copy and find out where the file came from; after `chattr -i`, the log writes \
-         the file again"
+        "cannot write {path}: the file exists with other bytes and is immutable (`chattr +i`). \
+         Keep a copy and find out where the file came from; after `chattr -i`, it can be written \
+         again"
     )]
     Immutable {
         /// Path of the file.
@@ -223,6 +223,20 @@ pub enum AssetError {
         /// The store's response, or the error of the connection.
         detail: String,
     },
+    /// The store lacks a feature that a log needs.
+    #[error(
+        "cannot {action} {place}: the store is unsuitable for a log ({detail}). It does not \
+         support the request, or its response lacks an e-tag, a length or a time: use another \
+         store (docs/reference/storage.md lists some)"
+    )]
+    Unsuitable {
+        /// The failed operation.
+        action: &'static str,
+        /// The object and the bucket.
+        place: String,
+        /// The store's response.
+        detail: String,
+    },
     /// Any other response of an object store.
     #[error("cannot {action} {place}: the store responded with {detail}")]
     Store {
@@ -283,6 +297,18 @@ impl AssetError {
     /// log is new.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::NoBucket { .. })
+    }
+
+    /// Returns `true` if the error may concern only this file: other files can still be written.
+    pub fn is_of_one_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Immutable { .. }
+                | Self::ReadOnly { .. }
+                | Self::Io { .. }
+                | Self::Refused { .. }
+                | Self::Store { .. }
+        )
     }
 
     /// Returns `true` if the disk is full: the log continues when there is space.

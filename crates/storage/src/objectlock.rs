@@ -23,6 +23,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
+pub(crate) use self::put::mark;
 use self::put::{Put, Stored};
 use self::request_failure::Failure;
 use crate::object::{RequestPolicy, failure};

@@ -32,6 +32,8 @@ pub enum Fate {
     Withhold,
     /// The proxy removes this header, as if the store did not support it.
     Unconditional(&'static str),
+    /// The proxy removes this header from the response.
+    WithoutHeader(&'static str),
     /// The store processes the request, and the proxy closes the connection without forwarding the
     /// response.
     LoseAnswer,
@@ -171,6 +173,11 @@ impl State {
             Fate::Unconditional(header) => {
                 request.headers_mut().remove(header);
                 self.store.pass(request).await
+            }
+            Fate::WithoutHeader(header) => {
+                let mut answer = self.store.pass(request).await?;
+                answer.headers_mut().remove(header);
+                Some(answer)
             }
             Fate::LoseAnswer => {
                 self.store.pass(request).await?;

@@ -4,6 +4,9 @@ use std::error::Error as StdError;
 
 use crate::AssetError;
 
+/// End of the client's errors for a response without e-tag, length or time.
+const LACKING: &str = "Header missing from response";
+
 /// Classifies an error. The message reads "cannot `action` `place`".
 pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Error) -> AssetError {
     let Reason {
@@ -46,6 +49,17 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
     ]);
     if refused || matches!(status, 401 | 403) {
         return AssetError::Refused {
+            action,
+            place,
+            detail,
+        };
+    }
+    let lacks = matches!(error, object_store::Error::NotImplemented { .. })
+        || status == 501
+        || is(&["NotImplemented"])
+        || detail.ends_with(LACKING);
+    if lacks {
+        return AssetError::Unsuitable {
             action,
             place,
             detail,
@@ -181,6 +195,17 @@ mod tests {
     #[test]
     fn answers_are_told_apart() {
         let xml = |code| format!("403 Forbidden: <Error><Code>{code}</Code></Error>");
+        let lacking = object_store::Error::Generic {
+            store: "S3",
+            source: "Content-Length Header missing from response".into(),
+        };
+        for unsuitable in [
+            sorted("501 Not Implemented: "),
+            sorted("400 Bad Request: <Error><Code>NotImplemented</Code></Error>"),
+            sort("read", "s3://logs/".into(), &lacking),
+        ] {
+            assert!(matches!(unsuitable, AssetError::Unsuitable { .. }));
+        }
         let slow = "503 Service Unavailable: <Error><Code>SlowDown</Code></Error>";
         assert!(matches!(
             sorted(&xml("NoSuchBucket")),

@@ -53,7 +53,7 @@ impl Stored {
 }
 
 /// Returns a unique value for a put. The value may be predictable.
-pub(super) fn mark() -> String {
+pub(crate) fn mark() -> String {
     let half = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", half(), half())
 }

@@ -36,7 +36,7 @@ impl From<tokio::time::error::Elapsed> for Failure {
 impl Failure {
     /// Returns `true` if the next attempt would fail in the same way.
     pub(super) fn is_final(&self) -> bool {
-        use crate::AssetError::{NoBucket, Refused, Untrusted};
+        use crate::AssetError::{NoBucket, Refused, Unsuitable, Untrusted};
         let error = match self {
             Self::Store(error) => error,
             Self::NotStored => return true,
@@ -52,7 +52,10 @@ impl Failure {
                 | Error::PermissionDenied { .. }
                 | Error::Unauthenticated { .. }
                 | Error::UnknownConfigurationKey { .. }
-        ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
+        ) || matches!(
+            sorted,
+            NoBucket { .. } | Refused { .. } | Unsuitable { .. } | Untrusted { .. }
+        )
     }
 
     /// Returns `true` if the store is unavailable: without a response, or with a generic error.
@@ -63,9 +66,11 @@ impl Failure {
     /// Describes the failure and the remedy for the usual cases.
     pub(super) fn message(&self) -> String {
         let (said, advice) = match self {
+            // A caller reads the object after a lost put, and repeats the put only if no other
+            // process has written the object.
             Self::Lost => (
-                "other processes overwrite the same object repeatedly",
-                "find out who writes to this prefix",
+                "the store refuses puts with the right condition (e-tag)",
+                "use another store, or an SQL database for the lock",
             ),
             Self::Torn => (
                 "an object does not match its e-tag",
@@ -85,7 +90,7 @@ impl Failure {
 /// Returns the store's response and the remedy.
 fn said(error: &Error) -> String {
     let detail = failure::detail(error);
-    use crate::AssetError::{NoBucket, Store, Unavailable};
+    use crate::AssetError::{NoBucket, Store, Unavailable, Unsuitable};
     match (error, failure::sort("", String::new(), error)) {
         // For a put, "not found" means that the bucket is absent.
         (_, NoBucket { .. }) | (Error::NotFound { .. }, Store { .. } | Unavailable { .. }) => {
@@ -103,6 +108,9 @@ fn said(error: &Error) -> String {
             "the store's certificate is not trusted ({detail}). If the endpoint is correct, add \
              its certificate authority to the system's certificates, or name its file in \
              SSL_CERT_FILE"
+        ),
+        (_, Unsuitable { .. }) => format!(
+            "the store is unsuitable for a lock ({detail}); use another store, or an SQL database"
         ),
         (_, Unavailable { .. }) => {
             format!("the store is unavailable ({detail})")

@@ -50,6 +50,8 @@ enum Fault {
     Flaky,
     /// Rejects conditions as unsupported.
     Unconditional,
+    /// Rejects every update.
+    NoUpdates,
     /// Never responds to puts, which have their effect.
     Silent,
     /// Does not allow puts.
@@ -186,6 +188,10 @@ impl ObjectStore for Double {
                     implementer: "double".into(),
                 })
             }
+            (Fault::NoUpdates, PutMode::Update(_)) => Err(Error::Precondition {
+                path: location.to_string(),
+                source: "412".into(),
+            }),
             (Fault::Silent, _) => {
                 let _ = put(options).await;
                 std::future::pending().await
@@ -296,6 +302,7 @@ async fn a_store_that_cannot_show_it_is_refused() {
     for (fault, said) in [
         (Fault::NoTags, "no e-tags"),
         (Fault::Unconditional, "conditional put"),
+        (Fault::NoUpdates, "refuses puts with the right condition"),
         (Fault::Forbidden, "credentials"),
     ] {
         let refused = Double::new(fault).refusal().await;

@@ -6,10 +6,10 @@
 //! process detects the second process at its next put. A put whose response was lost is repeated
 //! with the same condition. If the bucket then has the new checkpoint, the first put succeeded.
 //!
-//! One probe, a put that must fail, tests whether the store supports conditions. Without
-//! conditions, the checkpoint is read before each put and compared with the last checkpoint of this
-//! process. Other processes are then detected a round later, and until then a late put may restore
-//! an old checkpoint.
+//! A probe tests whether the store supports conditions: a put that must fail, and one that must
+//! succeed. Without conditions, the checkpoint is read before each put and compared with the last
+//! checkpoint of this process. Other processes are then detected a round later, and until then a
+//! late put may restore an old checkpoint.
 
 use bytes::Bytes;
 use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
@@ -18,12 +18,17 @@ use tokio::sync::Mutex;
 use super::{ObjectAssets, failure, headers};
 use crate::guards::Guard;
 use crate::object::http::{Conditional, Tries};
+use crate::objectlock::mark;
 use crate::{AssetError, AssetKind};
 
 pub(super) const PATH: &str = "checkpoint";
 
-/// Key of the probe. The object never exists, unless the store ignores conditions.
+/// Key of the put that must fail. The object never exists, unless the store ignores conditions.
 const PROBE: &str = ".lucarne/conditions";
+
+/// Number of puts of one checkpoint that the store refuses although the checkpoint in the bucket
+/// has not changed. Stores refuse a put during another write of the key (409).
+const REFUSALS: u32 = 3;
 
 /// The published checkpoint, as far as it is known. Locked during a replacement.
 #[derive(Default)]
@@ -73,8 +78,8 @@ impl ObjectAssets {
     ///
     /// # Errors
     /// [`AssetError::Overtaken`] if the bucket has another checkpoint,
-    /// [`AssetError::CheckpointMissing`] if it has none. After any error, the next call first reads
-    /// the bucket.
+    /// [`AssetError::CheckpointMissing`] if it has none, [`AssetError::Unsuitable`] if the store
+    /// refuses the put of the right version. After any error, the next call first reads the bucket.
     pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), AssetError> {
         let mut state = self.published.0.lock().await;
         let conditional = match state.conditional {
@@ -86,25 +91,7 @@ impl ObjectAssets {
             Some(last) => self.still(last, &new).await?,
             None => self.read_checkpoint().await?,
         };
-        let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
-        if conditional && Guard::Condition.stands() {
-            options.mode = last.mode();
-            options.extensions.insert(Conditional);
-        }
-        let put = self.try_write(PATH, PutPayload::from(new.clone()), options);
-        let version = match put.await? {
-            Ok(done) => done.into(),
-            // The response of an earlier attempt may have been lost: the content of the bucket
-            // decides.
-            Err(error) if failure::is_lost(&error) => {
-                let found = self.read_checkpoint().await?;
-                if found.bytes.as_ref() != Some(&new) {
-                    return Err(self.replaced(&found));
-                }
-                found.version
-            }
-            Err(error) => return Err(self.failed("write", PATH, &error)),
-        };
+        let version = self.put_after(last, &new, conditional).await?;
         // Without an e-tag or version the next put cannot have a condition.
         let named = version.e_tag.is_some() || version.version.is_some();
         state.conditional = Some(conditional && named);
@@ -113,6 +100,50 @@ impl ObjectAssets {
             version,
         });
         Ok(())
+    }
+
+    /// Puts the checkpoint after the `last` version, and returns the new version.
+    async fn put_after(
+        &self,
+        mut last: Version,
+        new: &Bytes,
+        conditional: bool,
+    ) -> Result<UpdateVersion, AssetError> {
+        let mut refusals = 0;
+        loop {
+            let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
+            if conditional && Guard::Condition.stands() {
+                options.mode = last.mode();
+                options.extensions.insert(Conditional);
+            }
+            let put = self.try_write(PATH, PutPayload::from(new.clone()), options);
+            let error = match put.await? {
+                Ok(done) => return Ok(done.into()),
+                Err(error) if failure::is_lost(&error) => error,
+                Err(error) => return Err(self.failed("write", PATH, &error)),
+            };
+            // The response of an earlier attempt may have been lost: the content of the bucket
+            // decides.
+            let found = self.read_checkpoint().await?;
+            if found.bytes.as_ref() == Some(new) {
+                return Ok(found.version);
+            }
+            if found.bytes != last.bytes {
+                return Err(self.replaced(&found));
+            }
+            refusals += 1;
+            if refusals == REFUSALS {
+                return Err(AssetError::Unsuitable {
+                    action: "write",
+                    place: format!("{PATH} in {}", self.location),
+                    detail: format!(
+                        "the put of the present version is refused: {}",
+                        failure::detail(&error)
+                    ),
+                });
+            }
+            last = found;
+        }
     }
 
     /// Returns the last version if it is still current. Used for stores without conditions.
@@ -152,8 +183,8 @@ impl ObjectAssets {
         }
     }
 
-    /// Returns whether the store supports conditional puts, by an attempt to replace an object that
-    /// does not exist.
+    /// Returns whether the store supports conditional puts: it must refuse to replace an object
+    /// that does not exist, and must replace an object with its own version.
     pub(in crate::object) async fn has_conditions(&self) -> Result<bool, AssetError> {
         let absent = UpdateVersion {
             e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
@@ -163,25 +194,58 @@ impl ObjectAssets {
         options.extensions.insert(Conditional);
         let put = self.try_write(PROBE, PutPayload::default(), options);
         let problem = match put.await? {
-            Err(error) if failure::is_lost(&error) => return Ok(true),
+            Err(error) if failure::is_lost(&error) => match self.refusal_of_right().await? {
+                None => return Ok(true),
+                Some(refusal) => refusal,
+            },
             Err(error) if failure::is_unknown(&error) => failure::detail(&error),
             Err(error) => return Err(self.failed("write", PROBE, &error)),
             Ok(_) => {
-                let deleted = self.delete(vec![self.key(PROBE)?], |_| {}).await;
-                if let Err(error) = deleted {
-                    tracing::warn!(%error, "cannot delete the probe object of the test for \
-                                            conditional puts");
-                }
+                self.delete_probe(PROBE).await?;
                 "a put replaced an object that does not exist".to_owned()
             }
         };
         tracing::warn!(
             problem,
-            "{}: the store ignores the conditions of puts. The checkpoint is read before each \
+            "{}: the store does not support the conditions of puts. The checkpoint is read before each \
              put instead, which detects a second process one round later",
             self.location
         );
         Ok(false)
+    }
+
+    /// Replaces a probe object, and returns the reason if the store refuses its right version. Each
+    /// call has its own key, because several instances may test a bucket at the same time.
+    async fn refusal_of_right(&self) -> Result<Option<String>, AssetError> {
+        let path = format!("{PROBE}-{}", mark());
+        let put = |mode: PutMode| {
+            let mut options = PutOptions::from(mode);
+            options.extensions.insert(Conditional);
+            self.try_write(&path, PutPayload::default(), options)
+        };
+        let failed = |error| self.failed("write", &path, &error);
+        let created = put(PutMode::Create).await?.map_err(failed)?;
+        let replaced = put(PutMode::Update(created.into())).await?;
+        self.delete_probe(&path).await?;
+        match replaced {
+            Ok(_) => Ok(None),
+            Err(error) if failure::is_lost(&error) || failure::is_unknown(&error) => {
+                let detail = failure::detail(&error);
+                Ok(Some(format!(
+                    "a put with the e-tag of the object is refused: {detail}"
+                )))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Deletes a probe object. A failure is harmless.
+    async fn delete_probe(&self, path: &str) -> Result<(), AssetError> {
+        if let Err(error) = self.delete(vec![self.key(path)?], |_| {}).await {
+            tracing::warn!(%error, "cannot delete the probe object of the test for conditional \
+                                    puts");
+        }
+        Ok(())
     }
 
     /// Returns the error for a version that this process neither read nor put.

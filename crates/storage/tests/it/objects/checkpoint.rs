@@ -1,7 +1,7 @@
 //! The checkpoint is only replaced by a process that knows its current version.
 
-use lucarne_storage::object::{Bucket as Place, RequestPolicy};
-use lucarne_storage::{Asset, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
+use lucarne_storage::object::{self, Bucket as Place, RequestPolicy};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
 use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
 use super::conformance::{azure, gcs};
@@ -179,4 +179,80 @@ async fn without_conditions_the_checkpoint_is_read_first() {
     publish(&first, "5").await.unwrap();
     // The probe was deleted.
     assert!(first.get(".lucarne/conditions").await.is_err());
+}
+
+/// Returns whether the request has a condition on the version of an object.
+fn is_update(request: &http::Request<bytes::Bytes>) -> bool {
+    request.headers().contains_key(http::header::IF_MATCH)
+}
+
+/// Some stores compare the e-tag without its quotes, so that no condition is ever right.
+#[tokio::test]
+async fn a_store_that_refuses_right_conditions_is_used_without_conditions() {
+    let bucket = Bucket::minio().await.unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    proxy.judge(|request| {
+        if is_update(request) {
+            Fate::Status(412)
+        } else {
+            Fate::Pass
+        }
+    });
+    let config = behind(&proxy, &bucket);
+    assert!(!object::has_conditions(&config).await.unwrap());
+    let assets = ObjectAssets::open(&config).await.unwrap();
+    recover(&assets).await;
+    for text in ["1", "2"] {
+        publish(&assets, text).await.unwrap();
+        assert_eq!(published(&assets).await, text);
+    }
+}
+
+/// The bucket still has the checkpoint that the put replaces: no other process publishes there.
+#[tokio::test]
+async fn a_refused_put_of_the_present_version_is_repeated_and_then_named() {
+    let bucket = Bucket::minio().await.unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
+    recover(&assets).await;
+    // The creation of the first checkpoint, and its replacement.
+    for (status, text) in [(409, "1"), (412, "2")] {
+        let left = std::sync::atomic::AtomicU64::new(1);
+        proxy.judge(move |request| {
+            let mine = request.method() == "PUT" && is_checkpoint(request);
+            if mine && left.swap(0, std::sync::atomic::Ordering::SeqCst) > 0 {
+                Fate::Status(status)
+            } else {
+                Fate::Pass
+            }
+        });
+        publish(&assets, text).await.unwrap();
+        assert_eq!(published(&assets).await, text);
+    }
+    proxy.judge(|request| {
+        if is_update(request) {
+            Fate::Status(412)
+        } else {
+            Fate::Pass
+        }
+    });
+    let refused = publish(&assets, "3").await.unwrap_err();
+    assert!(refused.contains("unsuitable"), "{refused}");
+    assert!(!refused.contains("another process"), "{refused}");
+}
+
+/// Waiting does not help.
+#[tokio::test]
+async fn a_store_that_lacks_a_feature_is_unsuitable() {
+    let bucket = Bucket::minio().await.unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    for fate in [Fate::Status(501), Fate::WithoutHeader("etag")] {
+        let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
+        // The client repeats requests after an error of the server.
+        proxy.strike("PUT", 100, fate);
+        let issuer = Asset::new("issuer/00", "x", AssetKind::Issuer);
+        let failed = assets.publish(vec![issuer]).await.err();
+        let unsuitable = matches!(failed, Some(AssetError::Unsuitable { .. }));
+        assert!(unsuitable, "{fate:?}: {failed:?}");
+    }
 }
