@@ -25,7 +25,7 @@ use crate::error::{Fatal, KnownError, ReadError, SubmitError};
 use crate::index::evidence::seen;
 use crate::log::health::Prober;
 use crate::recovery::foreign_log::{self, ForeignLog};
-use crate::recovery::known_checkpoints::KnownCheckpoint;
+use crate::recovery::known_checkpoints::{self, KnownCheckpoint};
 use crate::recovery::recover::{self, NeverPublished, Newest};
 use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::shared::Shared;
@@ -54,8 +54,8 @@ impl Log {
     /// first start; a log that is only in storage would be rejected.
     ///
     /// # Errors
-    /// If lock or storage already have a log, if the dedup index in `cache` has entries of a log
-    /// with this key, or if lock, storage or index fails.
+    /// If lock or storage already have a log, if the dedup index in `cache` or an external source
+    /// has entries of a log with this key, or if lock, storage or index fails.
     pub async fn create(
         config: &LogConfig,
         assets: &dyn Assets,
@@ -78,16 +78,18 @@ impl Log {
         Ok(assets.publish(vec![checkpoint]).await?)
     }
 
-    /// Checks that the dedup index has no log with this key before a log is created.
+    /// Checks before a log is created that neither the dedup index nor an external source has
+    /// entries of a log with this key.
     ///
     /// # Errors
-    /// If the index has a log with this key: that log exists, whatever lock and storage contain.
-    /// Also if the index cannot be read.
+    /// If one of them has: that log exists, although lock and storage may be empty. Also if the index
+    /// cannot be read. An external source that does not respond causes only a warning.
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
-        match seen(config).await? {
-            None => Ok(()),
-            Some(seen) => Err(IndexInconsistency::LogExists(seen).into()),
+        if let Some(seen) = seen(config).await? {
+            return Err(IndexInconsistency::LogExists(seen).into());
         }
+        let known = known_checkpoints::ask(config).await;
+        Ok(known_checkpoints::none_beyond(0, &known)?)
     }
 
     /// Returns whether another process on this machine runs the log: that process has the
@@ -296,10 +298,11 @@ impl Log {
             .await;
     }
 
-    /// Reads the newest checkpoint of the process that still runs the log, if the turn of this
-    /// process has not come yet.
+    /// Waits until readers see the newest checkpoint that lock and journal lead to, in bounded
+    /// time. If the turn of this process has not come yet, reads the newest checkpoint of the
+    /// process that still runs the log. Call this function before each read.
     pub async fn follow(&self) {
-        if !self.shared.turn.has_come() {
+        if !self.shared.is_current() {
             // Boxed, because nearly every read skips this large future.
             Box::pin(self.shared.follow()).await;
         }

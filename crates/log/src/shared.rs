@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_storage::{AssetError, Assets, Lock, ReadAssets};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::config::LogConfig;
 use crate::data::tree::Tree;
@@ -45,8 +45,11 @@ pub(crate) struct Shared {
     pub(crate) instance: Instance,
     /// The turn of this process to run the log. Before the turn, another process runs the log.
     pub(crate) turn: Turn,
-    /// Held before the turn while this process reads the published checkpoint, so that a slow read
-    /// does not overwrite a newer result.
+    /// Whether readers see the newest checkpoint that lock, journal and storage lead to, or these
+    /// cannot be read. Until then, reads wait.
+    pub(crate) current: watch::Sender<bool>,
+    /// Held while this process reads the published checkpoint for readers, so that a slow read does
+    /// not overwrite a newer result.
     pub(crate) following: tokio::sync::Mutex<()>,
     pub(crate) wake: Notify,
 }
@@ -80,6 +83,7 @@ impl Shared {
                 .map(|folder| Arc::new(Rfc6962::new(folder, config.clone(), reader.clone()))),
             instance: Instance::of(&config),
             turn: Turn::now(),
+            current: watch::Sender::new(false),
             following: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             config,

@@ -56,7 +56,8 @@ pub trait Assets: Repairs + 'static {
     /// Returns the staged records like [`staged`](Self::staged), but tolerates damage below a
     /// published checkpoint of `size` entries, which the caller has verified. If published files
     /// [are durable](Self::publishes_durably), damaged records that the checkpoint covers are
-    /// skipped: no recovery needs them.
+    /// skipped: no recovery needs them. Otherwise, a back end may skip any damaged record; the
+    /// caller then checks that the published files replace it.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@
 mod directory;
 mod directory_lock;
 mod durability;
+mod immutable;
 mod journal;
 mod processes;
 mod publisher;
@@ -37,7 +38,7 @@ pub use self::directory::make_private_directory;
 use self::directory::{Directory, OWN, existing, keep_private, make_own_directories};
 use self::directory_lock::DirectoryLock;
 use self::durability::Durability;
-use self::journal::Journal;
+use self::journal::{Damage, Journal};
 pub use self::processes::{Holder, Holders, holders};
 use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
@@ -198,6 +199,21 @@ impl PosixAssets {
         &self.directory.path
     }
 
+    async fn open_journal(&self, damage: Damage) -> Result<Vec<Bytes>, AssetError> {
+        self.blocking(&self.rounds, move |d| {
+            if d.read_only {
+                return d.journal.look(damage);
+            }
+            let _not_while_settling = d.settling.lock();
+            d.still_there()?;
+            make_own_directories(&d.path)?;
+            d.publisher.recovering(true);
+            d.publisher.forget_checkpoint();
+            d.journal.open(damage)
+        })
+        .await
+    }
+
     /// Runs file operations on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -230,18 +246,11 @@ impl Assets for PosixAssets {
     }
 
     async fn staged(&self) -> Result<Vec<Bytes>, AssetError> {
-        self.blocking(&self.rounds, |d| {
-            if d.read_only {
-                return d.journal.look();
-            }
-            let _not_while_settling = d.settling.lock();
-            d.still_there()?;
-            make_own_directories(&d.path)?;
-            d.publisher.recovering(true);
-            d.publisher.forget_checkpoint();
-            d.journal.open()
-        })
-        .await
+        self.open_journal(Damage::Refused).await
+    }
+
+    async fn staged_beyond(&self, _size: u64) -> Result<Vec<Bytes>, AssetError> {
+        self.open_journal(Damage::Skipped).await
     }
 
     async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {

@@ -19,6 +19,17 @@ pub trait Repairs: Send + Sync {
     /// After an error, the old file is still at its path, or among the kept files.
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
 
+    /// Returns the error with which [`replace`](Self::replace) would fail, as far as this can be
+    /// known without a write.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`replace`](Self::replace).
+    async fn may_replace(&self, path: &str) -> Result<(), AssetError> {
+        let _ = path;
+        Ok(())
+    }
+
     /// Returns the damaged rounds that
     /// [`remove_damaged_rounds`](Self::remove_damaged_rounds) would remove.
     ///
@@ -31,8 +42,8 @@ pub trait Repairs: Send + Sync {
     }
 
     /// Removes the damaged rounds that a published checkpoint of `size` entries covers. The caller
-    /// has verified the checkpoint. A back end whose recovery may need these rounds removes
-    /// nothing.
+    /// has verified that all files of its tree are right, and that the lock has the same tree. A
+    /// directory that another process has open stays unchanged.
     ///
     /// # Errors
     ///

@@ -31,7 +31,8 @@ use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::forward::forward;
 use crate::instances::lease_watch::LeaseWatch;
-use crate::recovery::{known_checkpoints, recover};
+use crate::recovery::known_checkpoints::{self, History};
+use crate::recovery::recover;
 use crate::sequence::term::Term;
 use crate::shared::Shared;
 use crate::status::state::State;
@@ -138,7 +139,9 @@ async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Ded
         None => Tree::empty(),
     };
     log.not_back(tree.size())?;
-    log.hold_against(&tree, &known).await?;
+    let history = History::of(log.reader.tiles(), &tree.edge);
+    let (signed_ms, name) = (tree.timestamp_ms, &log.config.shortname);
+    history.hold_against_all(&known, signed_ms, name).await?;
     let dedup = catchup::open(&log.index, &tree).await?;
     Ok((published, tree, dedup))
 }

@@ -11,7 +11,6 @@ use crate::config::instances::AGAIN;
 use crate::data::tree_head;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
-use crate::error::inconsistency::LockInconsistency;
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::follow;
@@ -37,15 +36,21 @@ const QUIET: Duration = Duration::from_secs(6);
 const LONG_QUIET: Duration = Duration::from_secs(45);
 /// [`LONG_QUIET`] applies if another process stops this process twice within this time.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
+/// Time for the recovery of a start before readers see the published checkpoint.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
 /// The interval at which lock and storage are read while this process waits for quiet.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Keeps the log open until it is closed.
     pub(crate) async fn supervise(self: Arc<Self>) {
-        let name = self.config.shortname.clone();
-        self.show_published().await;
         self.await_turn().await;
+        tokio::join!(self.clone().keep_open(), self.show_in_time());
+        self.status.set_state(State::Closed);
+    }
+
+    async fn keep_open(self: Arc<Self>) {
+        let name = self.config.shortname.clone();
         let mut backoff = FIRST_BACKOFF;
         let mut overtaken: Option<Instant> = None;
         while !self.status.is_closing() {
@@ -58,6 +63,7 @@ impl Shared {
             let Err(fatal) = self.clone().session().await else {
                 continue;
             };
+            self.show_without_session(&fatal).await;
             if shared && fatal.is_overtaken() {
                 tracing::warn!(log = name, reason = %fatal, "following");
                 self.status.set_state(State::Following { leader: None });
@@ -90,7 +96,7 @@ impl Shared {
             self.pause(backoff).await;
             backoff = (2 * backoff).min(MAX_BACKOFF);
         }
-        self.status.set_state(State::Closed);
+        self.current.send_replace(true);
     }
 
     /// Finishes a retired log, and waits while the log is retired. After a failure, waits before
@@ -100,6 +106,7 @@ impl Shared {
         let Err(fatal) = self.finish().await else {
             return self.while_retired().await;
         };
+        self.show_without_session(&fatal).await;
         let log = &self.config.shortname;
         tracing::error!(log, error = %fatal, "the log is retired, but its last rounds cannot be \
                                               published: retrying");
@@ -119,12 +126,10 @@ impl Shared {
             Err(error) if error.is_passing() => None,
             signed => signed?,
         };
-        let recovered = self.recover(signed).await?;
+        let known = known_checkpoints::ask(&self.config);
+        let recovered = self.recover(signed, known).await?;
         self.settle(recovered.tree.size()).await?;
-        let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
-        let head = head.map_err(|error| Fatal::from(LockInconsistency::Committed(error)))?;
-        let edge = Arc::new(recovered.tree);
-        self.reader.publish(head.published(), Some(edge));
+        self.show_recovered(&recovered).await;
         Ok(())
     }
 
@@ -224,13 +229,13 @@ impl Shared {
     }
 
     async fn open(&self) -> Result<(Recovered, Arc<Dedup>), Fatal> {
-        let known = async { Ok(known_checkpoints::ask(&self.config).await) };
+        let known = known_checkpoints::ask(&self.config);
         let signed = tree_head::last_signed(&self.config).await?;
         let remembered = signed.as_ref().map(VerifiedCheckpoint::head);
-        let (recovered, known) = tokio::try_join!(self.recover(signed), known)?;
-        self.hold_against(&recovered.tree, &known).await?;
-        self.remind(&recovered, remembered).await?;
+        let recovered = self.recover(signed, known).await?;
         self.reader.recovered();
+        self.show_recovered(&recovered).await;
+        self.remind(&recovered, remembered).await?;
         let dedup = catchup::open(&self.index, &recovered.tree).await?;
         Ok((recovered, dedup))
     }
@@ -241,34 +246,90 @@ impl Shared {
         shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
+    /// Returns whether readers see the newest checkpoint, see [`Shared::current`].
+    pub(crate) fn is_current(&self) -> bool {
+        *self.current.borrow()
+    }
+
     /// Waits until another process has released the log. Afterwards readers see at least the last
     /// checkpoint that the other process published.
     async fn await_turn(&self) {
-        if self.turn.has_come() {
+        // An instance shows the checkpoint that its leader publishes.
+        if self.turn.has_come() && self.config.instances.is_none() {
             return;
+        }
+        if !self.turn.has_come() {
+            self.show_published().await;
         }
         tokio::select! {
             () = self.turn.comes() => {}
             () = self.wake.notified() => {}
         }
         let _last = self.following.lock().await;
-        self.show_published().await;
+        // After an error, the readers wait for the first session.
+        if self.show_published().await {
+            self.current.send_replace(true);
+        }
     }
 
-    /// Shows the newest checkpoint of the process that still runs the log. Readers of this process
-    /// therefore never see an older checkpoint than readers of the other process.
+    /// Shows the newest checkpoint of the process that still runs the log, if the turn has not come
+    /// yet. Readers of this process therefore never see an older checkpoint than readers of the
+    /// other process. After the turn, waits until readers see the newest checkpoint.
     pub(crate) async fn follow(&self) {
-        if self.turn.has_come() {
-            return;
-        }
-        let _one_by_one = self.following.lock().await;
         if !self.turn.has_come() {
-            self.show_published().await;
+            let _one_by_one = self.following.lock().await;
+            if !self.turn.has_come() {
+                self.show_published().await;
+                return;
+            }
+        }
+        // The sender lives as long as `self`.
+        let _ = self.current.subscribe().wait_for(|current| *current).await;
+    }
+
+    /// Shows the recovered tree. A power cut may have undone the publication of its last rounds,
+    /// which clients have seen, so no read may come before.
+    async fn show_recovered(&self, recovered: &Recovered) {
+        let _not_over_a_newer_one = self.following.lock().await;
+        self.show(&Arc::new(recovered.tree.clone()), &recovered.committed);
+        self.current.send_replace(true);
+    }
+
+    /// Shows the published checkpoint, so that reads work even if the log cannot be opened. If the
+    /// log is refused because other places have seen more of it, readers see nothing: they would
+    /// see the log shrink.
+    async fn show_without_session(&self, fatal: &Fatal) {
+        match fatal {
+            Fatal::Known(_) => {
+                self.reader.withdraw();
+                self.current.send_replace(true);
+            }
+            _ => self.show_instead().await,
         }
     }
 
-    /// Shows the published checkpoint, so that reads work even if the log cannot be opened.
-    async fn show_published(&self) {
+    /// Shows the published checkpoint if lock and journal do not respond in time.
+    async fn show_in_time(&self) {
+        let mut current = self.current.subscribe();
+        let recovered = current.wait_for(|current| *current);
+        if tokio::time::timeout(RECOVERED_WITHIN, recovered)
+            .await
+            .is_err()
+        {
+            self.show_instead().await;
+        }
+    }
+
+    async fn show_instead(&self) {
+        let _one_by_one = self.following.lock().await;
+        if !self.is_current() {
+            self.show_published().await;
+            self.current.send_replace(true);
+        }
+    }
+
+    /// Shows the published checkpoint. Returns whether readers see it, or nothing is published.
+    async fn show_published(&self) -> bool {
         match recover::published(&self.config, &*self.assets).await {
             Ok(Some(head)) if self.shows(&head) => {}
             Ok(Some(head)) => self.reader.publish(head.published(), None),
@@ -279,7 +340,9 @@ impl Shared {
                 tracing::error!(log = self.config.shortname, error = %fatal, "cannot read the \
                                                                               published checkpoint \
                                                                               for readers");
+                return false;
             }
         }
+        true
     }
 }

@@ -107,6 +107,11 @@ impl Reader {
             .send_if_modified(|known| std::mem::replace(known, size) != size);
     }
 
+    /// Shows no checkpoint to readers until the next [`publish`](Self::publish).
+    pub(crate) fn withdraw(&self) {
+        self.view.store(None);
+    }
+
     /// Returns a receiver of the size of the published tree; 0 means that nothing is published yet.
     pub(crate) fn grown(&self) -> watch::Receiver<u64> {
         self.grown.subscribe()

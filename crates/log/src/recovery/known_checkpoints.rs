@@ -124,22 +124,43 @@ impl<'h> History<'h> {
         }
     }
 
+    /// Compares the history, whose end was signed at `signed_ms`, with external checkpoints.
+    ///
+    /// # Errors
+    /// If a source has a larger or a different tree of this log.
+    pub(crate) async fn hold_against_all(
+        &self,
+        known: &[KnownCheckpoint],
+        signed_ms: u64,
+        log: &str,
+    ) -> Result<(), KnownError> {
+        for known in known {
+            match self.hold_against(known).await {
+                Ok(()) if known.size() == self.head().0 && known.timestamp_ms() > signed_ms => {
+                    tracing::warn!(
+                        log,
+                        place = known.place(),
+                        "this source has a newer checkpoint of the same tree: the lock is not the \
+                         newest lock, but no entry is missing"
+                    );
+                }
+                Ok(()) => {}
+                Err(error) if error.refuses() => return Err(error),
+                Err(error) => tracing::warn!(log, %error),
+            }
+        }
+        Ok(())
+    }
+
     /// Compares the history with an external checkpoint.
     ///
     /// # Errors
     /// See [`KnownError`].
     pub(crate) async fn hold_against(&self, known: &KnownCheckpoint) -> Result<(), KnownError> {
         let (here, _) = self.head();
+        none_beyond(here, std::slice::from_ref(known))?;
         let (place, size) = (known.place.clone(), known.size());
         let timestamp_ms = known.timestamp_ms();
-        if size > here {
-            return Err(KnownError::Newer {
-                place,
-                known: size,
-                timestamp_ms,
-                here,
-            });
-        }
         let instead = match self.root_at(size).await {
             Ok(Some(root)) if root == known.root() => return Ok(()),
             Ok(Some(root)) => HistoryHere::Root { size, root },
@@ -162,6 +183,22 @@ impl<'h> History<'h> {
     }
 }
 
+/// Checks that no source has more entries of the log than there are `here`.
+///
+/// # Errors
+/// [`KnownError::Newer`].
+pub(crate) fn none_beyond(here: u64, known: &[KnownCheckpoint]) -> Result<(), KnownError> {
+    match known.iter().find(|known| known.size() > here) {
+        None => Ok(()),
+        Some(newer) => Err(KnownError::Newer {
+            place: newer.place.clone(),
+            known: newer.size(),
+            timestamp_ms: newer.timestamp_ms(),
+            here,
+        }),
+    }
+}
+
 /// Queries the sources in the operator's configuration. Invalid responses are logged as warnings,
 /// because an external outage must not prevent a log's start.
 pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
@@ -176,8 +213,8 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
                 log = config.shortname,
                 place,
                 %problem,
-                "known_checkpoints: this source returned no valid checkpoint of the log; the log \
-                 opens without a comparison with this source"
+                "known_checkpoints: this source returned no valid checkpoint of the log, and is \
+                 not compared with the log"
             );
         };
         verified.inspect_err(warn).ok()

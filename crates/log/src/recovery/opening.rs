@@ -2,47 +2,17 @@
 
 use lucarne_signer::Head;
 
-use crate::data::tree::Tree;
 use crate::data::tree_head;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::inconsistency::{LockEvidence, LockInconsistency, StorageInconsistency};
 use crate::error::{Away, Fatal, ReadError};
 use crate::index::evidence::seen;
 use crate::read::proofs;
-use crate::recovery::known_checkpoints::{History, KnownCheckpoint};
+use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, Recovered};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Compares the tree with checkpoints of external sources. Returns an error if a source has a
-    /// larger or a different tree of this log.
-    pub(crate) async fn hold_against(
-        &self,
-        tree: &Tree,
-        known: &[KnownCheckpoint],
-    ) -> Result<(), Fatal> {
-        let log = self.config.shortname.as_str();
-        let history = History::of(self.reader.tiles(), &tree.edge);
-        for known in known {
-            match history.hold_against(known).await {
-                Ok(())
-                    if known.size() == tree.size() && known.timestamp_ms() > tree.timestamp_ms =>
-                {
-                    tracing::warn!(
-                        log,
-                        place = known.place(),
-                        "this source has a newer checkpoint of the same tree: the lock is not the \
-                         newest lock, but no entry is missing"
-                    );
-                }
-                Ok(()) => {}
-                Err(error) if error.refuses() => return Err(error.into()),
-                Err(error) => tracing::warn!(log, %error),
-            }
-        }
-        Ok(())
-    }
-
     /// Proves the growth of the log to a separate signer whose last checkpoint is older than the
     /// committed checkpoint, because its memory was restored from a backup. A signer that has
     /// signed another history refuses.
@@ -86,12 +56,15 @@ impl Shared {
         }
     }
 
-    /// Recovers storage forward to the checkpoint in the lock.
+    /// Recovers storage forward to the checkpoint in the lock, unless a `known` checkpoint
+    /// contradicts the log.
     pub(crate) async fn recover(
         &self,
         signed: Option<VerifiedCheckpoint>,
+        known: impl Future<Output = Vec<KnownCheckpoint>>,
     ) -> Result<Recovered, Fatal> {
-        match recover::recover(&self.config, &self.assets, &*self.lock, signed).await {
+        let places = (&self.assets, &*self.lock);
+        match recover::recover(&self.config, places, signed, known).await {
             Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
             recovered => recovered.inspect(|recovered| {
                 self.metrics.restored_files.inc_by(recovered.restored);
@@ -102,10 +75,11 @@ impl Shared {
     /// Returns the error for a log that is not in the lock. The error depends on other evidence of
     /// the log, because a log with evidence is not new.
     async fn not_created(&self, missing: Fatal) -> Fatal {
-        let published = self.reader.published();
-        let evidence = match published.map(|published| published.size) {
-            Some(size) => LockEvidence::Published {
-                size,
+        // Unreadable storage proves nothing.
+        let published = recover::published(&self.config, &*self.assets).await;
+        let evidence = match published.ok().flatten() {
+            Some(published) => LockEvidence::Published {
+                size: published.checkpoint.size,
                 storage: self.assets.location(),
             },
             None => match seen(&self.config).await {

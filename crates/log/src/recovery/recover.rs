@@ -39,6 +39,7 @@ use crate::data::tree_head;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
 use crate::index::catchup;
+use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::replace_damaged::replace_damaged;
 use crate::recovery::signed_ahead::Newest as NewestSigned;
 
@@ -89,9 +90,28 @@ pub(crate) async fn judge_whole(
     lock: &dyn Lock,
     signed: Option<VerifiedCheckpoint>,
 ) -> Result<Judged, Fatal> {
-    let judged = judge(config, &**assets, lock, signed).await?;
+    let mut judged = judge(config, &**assets, lock, signed).await?;
+    let damage = judged.damage.take();
     let (published, tree) = (judged.published.as_ref(), &judged.tree);
-    rollback::check(published, tree, &judged.path, assets).await?;
+    let unconfirmed = match (published, &damage) {
+        (None, _) => tree.size(),
+        (Some(published), None) => tree.size().saturating_sub(published.checkpoint.size),
+        (Some(_), Some(_)) => tree.size().min(rollback::ALL_VERIFIED),
+    };
+    let checked = rollback::check(unconfirmed, tree, &judged.path, assets).await;
+    match (checked, damage) {
+        (Err(Fatal::Inconsistent(_)), Some(damage)) => return Err(damage.into()),
+        (checked, Some(damage)) => {
+            checked?;
+            tracing::error!(
+                log = config.shortname,
+                %damage,
+                "the journal is damaged. The published files have all its damaged rounds, so the \
+                 log opens, and keeps the damaged segment when its other rounds are settled"
+            );
+        }
+        (checked, None) => checked?,
+    }
     Ok(judged)
 }
 
@@ -111,17 +131,27 @@ async fn examine_judged(
 
 /// Reads lock, journal and storage, and rolls storage forward to the lock. If the last checkpoint
 /// `signed` by a separate signer is newer than the checkpoint in the lock, the newer checkpoint is
-/// committed first.
+/// committed first. Before anything is written, the log is compared with the `known` checkpoints of
+/// external sources.
 ///
 /// # Errors
-/// If lock, journal and storage contradict each other, or if one of them fails.
+/// If lock, journal and storage contradict each other or a known checkpoint, or if one of them
+/// fails.
 pub(crate) async fn recover(
     config: &LogConfig,
-    assets: &Arc<dyn Assets>,
-    lock: &dyn Lock,
+    (assets, lock): (&Arc<dyn Assets>, &dyn Lock),
     signed: Option<VerifiedCheckpoint>,
+    known: impl Future<Output = Vec<KnownCheckpoint>>,
 ) -> Result<Recovered, Fatal> {
-    let judged = judge(config, &**assets, lock, signed).await;
+    let judging = async {
+        let judged = judge_whole(config, assets, lock, signed).await;
+        unless_indexed(judged, config).await
+    };
+    let (judged, known) = tokio::try_join!(judging, async { Ok(known.await) })?;
+    let (history, signed_ms) = (judged.history(assets.clone()), judged.head.timestamp_ms);
+    let compared = history.hold_against_all(&known, signed_ms, &config.shortname);
+    compared.await?;
+    drop(history);
     let Judged {
         head,
         replaces,
@@ -130,8 +160,8 @@ pub(crate) async fn recover(
         damaged,
         path,
         bundle,
-    } = unless_indexed(judged, config).await?;
-    rollback::check(published.as_ref(), &tree, &path, assets).await?;
+        ..
+    } = judged;
     let restored = damaged.len() as u64;
     for tile in damaged {
         replace_damaged(config, &**assets, tile, "the tiles or entries beneath it").await?;

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod crash;
+mod first_read;
 mod fixture;
 mod instances;
+mod journal;
 mod life;
 mod objects;
 mod overload;

@@ -71,3 +71,21 @@ async fn a_log_that_waits_for_its_turn_can_be_closed() {
     assert_eq!(log.state(), State::Closed);
     assert!(!log.is_starting(), "nobody waits for it any more");
 }
+
+/// The other process dies after it has published. On the runtime of this test, no task of the log
+/// runs between the turn and the first read.
+#[tokio::test]
+async fn the_first_read_after_the_turn_sees_the_last_checkpoint_of_the_other_process() {
+    let world = World::new().await;
+    let old = world.run().await;
+    let (give, turn) = Turn::later();
+    let new = next(&world, turn);
+    new.follow().await;
+    submit_all(&old, &[Submission::number(0)]).await;
+    old.shutdown().await;
+    old.let_go().await.unwrap();
+    give.give();
+    new.follow().await;
+    assert_eq!(new.published().unwrap().size, 1);
+    new.shutdown().await;
+}

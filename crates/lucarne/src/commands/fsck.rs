@@ -346,33 +346,45 @@ async fn surroundings(
             "the log has {more} more entries than the tree that was checked"
         ));
     }
-    if let Some(mending) = mending.filter(|_| head.is_published) {
+    let agrees = lock(place, report).await && report.wrong == 0;
+    // Objects of a bucket are durable when they are published. The files of a directory replace its
+    // journal only if the lock has signed no more.
+    let covered = head.is_published && (place.directory().is_none() || agrees);
+    if let Some(mending) = mending.filter(|_| covered) {
         mending.rounds(head.checkpoint.size, report).await?;
     }
-    lock(place, report).await;
     if let Some(directory) = place.directory() {
         beside::look(directory, &place.files, signed.size, mending, report).await?;
     }
     Ok(())
 }
 
-/// Checks the lock of a configured log.
-async fn lock(place: &Place, report: &mut Report) {
-    if let Some((config, log)) = &place.configured {
-        match show::ask(config, log).await {
-            Ok((_, _, inspection)) => lock_and_journal(&inspection, report),
-            Err(error) => report.unread("lock", &format!("the lock was not read: {error:#}")),
+/// Checks the lock of a configured log. Returns whether it has the published tree.
+async fn lock(place: &Place, report: &mut Report) -> bool {
+    let Some((config, log)) = &place.configured else {
+        return false;
+    };
+    match show::ask(config, log).await {
+        Ok((_, _, inspection)) => lock_and_journal(&inspection, report),
+        Err(error) => {
+            report.unread("lock", &format!("the lock was not read: {error:#}"));
+            false
         }
     }
 }
 
-/// Reports whether lock and journal agree with the data.
-fn lock_and_journal(inspection: &Inspection, report: &mut Report) {
+/// Reports whether lock and journal agree with the data. Returns whether the lock has the published
+/// tree.
+fn lock_and_journal(inspection: &Inspection, report: &mut Report) -> bool {
     if let Some(problem) = show::problem(inspection) {
         report.wrong("lock", &problem);
-    } else if let Some(ahead) = show::ahead(inspection) {
+        return false;
+    }
+    let ahead = show::ahead(inspection);
+    if let Some(ahead) = &ahead {
         report.note(&format!("signed, and not published yet: {ahead}"));
     }
+    ahead.is_none()
 }
 
 /// Returns the final verdict and its exit code.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lucarne_log::State;
@@ -19,7 +20,10 @@ use super::wire::{Hello, LogPlace, Message, Offer, Wire};
 use super::{PREPARING, RESPONSE_TIMEOUT};
 use crate::hosting::{Current, Hosted};
 
-/// A listening socket that does not have its final name yet.
+/// Interval at which the name of the socket is checked.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A listening socket. Until [`answer`](Self::answer), it does not have its final name.
 pub(crate) struct Doorway {
     listener: UnixListener,
     path: PathBuf,
@@ -46,9 +50,6 @@ pub(crate) struct Estate {
 pub(crate) struct Candidates {
     coming: mpsc::Receiver<Candidate>,
     greeting: JoinHandle<()>,
-    path: PathBuf,
-    /// Device and inode, which distinguish this socket from a later socket.
-    identity: Option<(u64, u64)>,
 }
 
 impl Doorway {
@@ -88,6 +89,15 @@ impl Doorway {
     /// # Errors
     /// If the file system refuses the rename.
     pub(crate) fn answer(self, estate: Estate) -> Result<Candidates> {
+        let named = self.name()?;
+        let (found, coming) = mpsc::channel(1);
+        Ok(Candidates {
+            coming,
+            greeting: tokio::spawn(greet_all(named, Arc::new(estate), found)),
+        })
+    }
+
+    fn name(self) -> Result<NamedSocket> {
         let Doorway { listener, path } = self;
         fs::rename(next_to(&path), &path).with_context(|| {
             format!(
@@ -95,14 +105,63 @@ impl Doorway {
                 path.display()
             )
         })?;
-        let (found, coming) = mpsc::channel(1);
-        Ok(Candidates {
-            coming,
-            identity: identity(&path),
-            greeting: tokio::spawn(greet_all(listener, Arc::new(estate), found)),
+        let identity = identity(&path);
+        Ok(NamedSocket {
+            listener,
             path,
+            identity,
         })
     }
+}
+
+/// The socket at its final name, which is removed together with this value.
+struct NamedSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode, which distinguish this socket from a later socket.
+    identity: Option<(u64, u64)>,
+}
+
+impl NamedSocket {
+    /// Returns the next connection. Creates the socket again if its name was removed: without it,
+    /// no process can take over. Another socket or file with the name stays.
+    async fn accept(&mut self) -> io::Result<UnixStream> {
+        loop {
+            match timeout(LOOK, self.listener.accept()).await {
+                Ok(accepted) => return accepted.map(|(stream, _)| stream),
+                Err(_) if is_missing(&self.path) => self.create_again(),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn create_again(&mut self) {
+        let created = Doorway::open(&self.path).and_then(Doorway::name);
+        let Ok(created) = created.inspect_err(|error| {
+            // The directory may be missing, too. The next look tries again.
+            tracing::debug!("the socket was removed and cannot be created again: {error:#}");
+        }) else {
+            return;
+        };
+        tracing::warn!(
+            "`handover`: {} was removed, and is created again",
+            self.path.display()
+        );
+        *self = created;
+    }
+}
+
+impl Drop for NamedSocket {
+    fn drop(&mut self) {
+        // The next process may already have its own socket there.
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn next_to(path: &Path) -> PathBuf {
@@ -145,18 +204,14 @@ impl Candidates {
 impl Drop for Candidates {
     fn drop(&mut self) {
         self.greeting.abort();
-        // The next process may already have its own socket there.
-        if identity(&self.path) == self.identity {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 
-async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sender<Candidate>) {
+async fn greet_all(mut socket: NamedSocket, estate: Arc<Estate>, found: mpsc::Sender<Candidate>) {
     let one = Arc::new(Mutex::new(()));
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match socket.accept().await {
+            Ok(stream) => {
                 let (estate, one, found) = (estate.clone(), one.clone(), found.clone());
                 tokio::spawn(async move {
                     match greet(stream, &estate, one).await {
@@ -169,7 +224,7 @@ async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sen
                 tracing::warn!("`handover`: cannot accept a connection: {error}");
                 // `accept` fails while the process is out of descriptors. The pause avoids a busy
                 // loop.
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                tokio::time::sleep(LOOK).await;
             }
         }
     }
@@ -298,5 +353,38 @@ async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()
             "the other process was not ready after {} s",
             PREPARING.as_secs()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_was_removed_is_created_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("handover");
+        let mut socket = Doorway::open(&path).unwrap().name().unwrap();
+        fs::remove_file(&path).unwrap();
+        let connecting = async {
+            loop {
+                match UnixStream::connect(&path).await {
+                    Ok(stream) => return stream,
+                    // No event reports the new socket.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        let both = async { tokio::join!(socket.accept(), connecting) };
+        let (accepted, _stream) = timeout(Duration::from_secs(60), both).await.unwrap();
+        accepted.unwrap();
+
+        // The socket of another process stays.
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        let there = identity(&path);
+        drop(socket);
+        assert_eq!(identity(&path), there);
+        drop(other);
     }
 }

@@ -9,31 +9,24 @@
 //! record only overwrites blocks that are on the disk already. [`second_look`](super::second_look)
 //! explains why.
 
+mod active;
 mod contents;
 
 use std::fs::File;
-use std::io::{self, IoSlice, Seek, SeekFrom, Write};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use self::contents::steadily;
-use super::directory::is_same;
-use super::second_look::{PastCache, still_writable};
-use super::segment::{self, SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
-use crate::guards::Guard;
+use self::active::Active;
+use self::contents::{steadily, undamaged};
+use super::repairs::set_aside;
+use super::second_look::still_writable;
+use super::segment::{self, Segment};
 use crate::{AssetError, Stats};
-
-/// Minimum length of a segment in bytes, zeroed and durable before a record overwrites it.
-const FIRST_ROOM: u64 = 128 << 10;
-
-/// Maximum number of zeros that are added to a segment, unless one record is longer. A shorter
-/// segment doubles its length, so that few rounds wait for a second sync.
-const MAX_ROOM: u64 = 2 << 20;
 
 pub(super) struct Journal {
     directory: PathBuf,
@@ -53,25 +46,26 @@ enum State {
 
 struct Open {
     active: Active,
-    /// Segments before the active segment, oldest first: path and greatest `new_size`.
-    older: Vec<SegmentSize>,
+    /// Segments before the active segment, oldest first.
+    older: Vec<Older>,
 }
 
-/// The segment that receives new records.
-struct Active {
-    number: u64,
+/// A segment that receives no more records.
+struct Older {
     path: PathBuf,
-    /// The file, positioned at `used`.
-    file: File,
-    /// The same file for reads past the page cache; `None` if direct reads are not supported.
-    past_cache: Option<PastCache>,
-    salt: Salt,
-    /// Offset of the next record.
-    used: u64,
-    /// Length of the file, which has zeros from `used` on.
-    room: u64,
-    /// Greatest `new_size` in the segment; `None` while it has no record.
-    newest: Option<u64>,
+    /// Greatest `new_size` of its complete records.
+    newest: u64,
+    /// Whether the file is damaged. A damaged segment is kept as evidence.
+    is_damaged: bool,
+}
+
+/// The treatment of damaged records by a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// The recovery fails.
+    Refused,
+    /// The recovery gets the other records, and decides whether these are sufficient.
+    Skipped,
 }
 
 /// A prepared segment without records.
@@ -99,9 +93,9 @@ impl Journal {
 
     /// Reads all segments and starts a new segment. Clears the poison, because all descriptors and
     /// the written file are new.
-    pub(super) fn open(&self) -> Result<Vec<Bytes>, AssetError> {
+    pub(super) fn open(&self, damage: Damage) -> Result<Vec<Bytes>, AssetError> {
         let mut state = self.state.lock();
-        match self.read() {
+        match self.read(damage) {
             Ok((open, records)) => {
                 *state = State::Open(open);
                 Ok(records)
@@ -118,7 +112,7 @@ impl Journal {
     pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
-            *state = State::Open(self.read()?.0);
+            *state = State::Open(self.read(Damage::Refused)?.0);
         }
         let open = self.opened(&mut state)?;
         let result = open.active.append(new_size, record, &self.stats);
@@ -148,8 +142,9 @@ impl Journal {
         Ok(Some(Next(next)))
     }
 
-    /// Starts to append to `next`, whose header and directory entry must be durable.
-    pub(super) fn rotate(&self, next: Next) -> Result<(), AssetError> {
+    /// Starts to append to `next`, whose header and directory entry must be durable. A segment that
+    /// `is_damaged` is kept after its rounds are settled.
+    pub(super) fn rotate(&self, next: Next, is_damaged: bool) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
         let full = std::mem::replace(&mut open.active, next.0);
@@ -157,9 +152,23 @@ impl Journal {
         // truncation need not be durable.
         let _ = full.file.set_len(full.used);
         if let Some(newest) = full.newest {
-            open.older.push((full.path, newest));
+            open.older.push(Older {
+                path: full.path,
+                newest,
+                is_damaged,
+            });
         }
         Ok(())
+    }
+
+    /// Compares the active segment with the records that this process has appended. Returns the
+    /// damage.
+    pub(super) fn damage(&self) -> Option<AssetError> {
+        let (path, used) = match &*self.state.lock() {
+            State::Open(Open { active, .. }) => (active.path.clone(), active.used),
+            State::Closed | State::Poisoned(_) => return None,
+        };
+        Active::damage(&path, used)
     }
 
     /// Removes the oldest segments without records beyond `size`. No segment is removed from the
@@ -172,11 +181,16 @@ impl Journal {
             return Ok(());
         };
         let older = open.older.iter();
-        let settled = older.take_while(|(_, newest)| *newest <= size).count();
+        let settled = older.take_while(|older| older.newest <= size).count();
         let settled: Vec<_> = open.older.drain(..settled).collect();
         drop(state);
-        for (path, _) in settled {
-            remove(&path)?;
+        for older in settled {
+            if older.is_damaged {
+                let (file, kept) = (older.path.display(), set_aside(&older.path)?);
+                tracing::warn!(%file, kept, "the log no longer needs this damaged segment");
+            } else {
+                remove(&older.path)?;
+            }
         }
         Ok(())
     }
@@ -213,13 +227,13 @@ impl Journal {
         }
     }
 
-    fn read(&self) -> Result<(Open, Vec<Bytes>), AssetError> {
+    fn read(&self, damage: Damage) -> Result<(Open, Vec<Bytes>), AssetError> {
         let mut files = self.segments()?;
         while let Some(unused) = files.pop_if(SegmentFile::never_used) {
             remove(&unused.path)?;
         }
         let number = files.last().map_or(1, |file| file.number + 1);
-        let (older, records) = whole(&files)?;
+        let (older, records) = records(&files, damage)?;
         // Not `sealed`: after a failed sync, the last record of the previous segment may be
         // complete only in the page cache.
         let active = Active::create(&self.directory, number, false)?;
@@ -229,14 +243,14 @@ impl Journal {
     }
 
     /// Returns the records of [`open`](Self::open) without changing a file.
-    pub(super) fn look(&self) -> Result<Vec<Bytes>, AssetError> {
+    pub(super) fn look(&self, damage: Damage) -> Result<Vec<Bytes>, AssetError> {
         if !self.directory.exists() {
             return Ok(Vec::new());
         }
         steadily(|| {
             let mut files = self.segments()?;
             while files.pop_if(SegmentFile::never_used).is_some() {}
-            Ok(whole(&files)?.1)
+            Ok(records(&files, damage)?.1)
         })
     }
 
@@ -278,23 +292,28 @@ pub(super) struct SegmentFile {
     pub(super) bytes: Bytes,
 }
 
-/// Path of a segment, and the greatest `new_size` in it.
-type SegmentSize = (PathBuf, u64);
-
-/// Returns the size of each segment, and all complete records.
-fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetError> {
-    let mut sizes = Vec::new();
+/// Returns the segments, and all complete records.
+fn records(files: &[SegmentFile], damage: Damage) -> Result<(Vec<Older>, Vec<Bytes>), AssetError> {
+    let mut older = Vec::new();
     let mut records = Vec::new();
     for (at, file) in files.iter().enumerate() {
-        let segment = file.parse()?;
-        if let Some(torn) = &segment.torn {
-            file.allow_tear(torn, files.get(at + 1))?;
-        }
-        let newest = segment.records.iter().map(|(size, _)| *size).max();
-        sizes.push((file.path.clone(), newest.unwrap_or(0)));
-        records.extend(segment.records.into_iter().map(|(_, record)| record));
+        let next = files.get(at + 1);
+        let (found, is_damaged) = match file.whole(next) {
+            Ok(found) => (found, false),
+            Err(AssetError::Damaged { .. }) if damage == Damage::Skipped => {
+                (undamaged(&file.bytes), true)
+            }
+            Err(error) => return Err(error),
+        };
+        let newest = found.iter().map(|(size, _)| *size).max();
+        older.push(Older {
+            path: file.path.clone(),
+            newest: newest.unwrap_or(0),
+            is_damaged,
+        });
+        records.extend(found.into_iter().map(|(_, record)| record));
     }
-    Ok((sizes, records))
+    Ok((older, records))
 }
 
 impl SegmentFile {
@@ -302,6 +321,15 @@ impl SegmentFile {
     /// requires it.
     pub(super) fn never_used(&mut self) -> bool {
         Segment::never_used(&self.bytes)
+    }
+
+    /// Returns size and bytes of all records, without a tear that a crash can explain.
+    fn whole(&self, next: Option<&SegmentFile>) -> Result<Vec<(u64, Bytes)>, AssetError> {
+        let segment = self.parse()?;
+        if let Some(torn) = &segment.torn {
+            self.allow_tear(torn, next)?;
+        }
+        Ok(segment.records)
     }
 
     fn parse(&self) -> Result<Segment, AssetError> {
@@ -315,9 +343,7 @@ impl SegmentFile {
         torn: &Range<usize>,
         next: Option<&SegmentFile>,
     ) -> Result<(), AssetError> {
-        if let Some(next) = next
-            && next.parse()?.sealed
-        {
+        if self.must_be_whole(next) {
             return Err(self.torn(torn.start));
         }
         tracing::warn!(
@@ -346,142 +372,6 @@ impl SegmentFile {
             detail,
         }
     }
-}
-
-impl Active {
-    /// Creates a new segment. The caller syncs it.
-    fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, AssetError> {
-        let path = directory.join(format!("{number:016}"));
-        let salt = Salt::random();
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let mut file = options
-            .open(&path)
-            .map_err(|e| AssetError::io("create the segment", path.display().to_string(), e))?;
-        let used = SEGMENT_HEADER as u64;
-        let begun = file
-            .write_all(&segment_header(salt, sealed))
-            .and_then(|()| write_zeros(&mut file, FIRST_ROOM - used))
-            .and_then(|()| file.seek(SeekFrom::Start(used)));
-        if let Err(e) = begun {
-            // The segment is empty: on a full disk its zeros only waste space.
-            let _ = remove(&path);
-            return Err(AssetError::io(
-                "create the segment",
-                path.display().to_string(),
-                e,
-            ));
-        }
-        Ok(Self {
-            number,
-            past_cache: PastCache::open(&path),
-            path,
-            file,
-            salt,
-            used,
-            room: FIRST_ROOM,
-            newest: None,
-        })
-    }
-
-    /// Appends a record and returns the number of bytes written, or the failed operation.
-    fn append(
-        &mut self,
-        new_size: u64,
-        record: &[u8],
-        stats: &Stats,
-    ) -> Result<u64, (&'static str, io::Error)> {
-        let header = record_header(self.salt, new_size, record);
-        let length = (header.len() + record.len()) as u64;
-        if self.used + length > self.room {
-            stats.synced();
-            self.grow(length).map_err(|e| ("extend", e))?;
-        }
-        write_both(&mut self.file, &header, record).map_err(|e| ("append to", e))?;
-        if Guard::Sync.stands() {
-            stats.synced();
-            self.file.sync_data().map_err(|e| ("sync", e))?;
-            self.look_again([&header, record])
-                .map_err(|e| ("verify", e))?;
-        }
-        self.used += length;
-        self.newest = self.newest.max(Some(new_size));
-        Ok(length)
-    }
-
-    /// Makes the file at least `length` bytes longer, durably.
-    fn grow(&mut self, length: u64) -> io::Result<()> {
-        let more = self
-            .room
-            .min(MAX_ROOM)
-            .max(length.next_multiple_of(FIRST_ROOM));
-        self.file.seek(SeekFrom::Start(self.room))?;
-        if let Err(e) = write_zeros(&mut self.file, more) {
-            // Free the space of the zeros on a full disk.
-            let _ = self.file.set_len(self.room);
-            return Err(e);
-        }
-        self.file.sync_all()?;
-        self.file.seek(SeekFrom::Start(self.used))?;
-        self.room += more;
-        Ok(())
-    }
-
-    /// Fails if the path no longer leads to the open file: a start would not find its records.
-    fn still_named(&self) -> io::Result<()> {
-        match is_same(&self.path, &self.file) {
-            Ok(true) => Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Err(io::Error::other(
-                "the file was removed or replaced while the log used it. Nothing was signed; find \
-                 the program that changes files in this directory",
-            )),
-        }
-    }
-
-    /// Fails if the disk observably lacks bytes that a sync reported as durable. In this case,
-    /// nothing may be signed.
-    fn look_again(&mut self, written: [&[u8]; 2]) -> io::Result<()> {
-        still_writable(&self.file)?;
-        self.still_named()?;
-        let Some(past_cache) = &mut self.past_cache else {
-            return Ok(());
-        };
-        match past_cache.has(self.used, written)? {
-            Some(true) => Ok(()),
-            Some(false) => Err(io::Error::other(
-                "the sync reported success, but the disk does not have the written bytes. Nothing \
-                 was signed; check the disk",
-            )),
-            None => {
-                self.past_cache = None;
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Writes header and record, normally with one `writev`. The system may write less, most likely
-/// because the disk is full; the write of the rest then returns the reason.
-fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
-    let written = loop {
-        match file.write_vectored(&[IoSlice::new(header), IoSlice::new(record)]) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            result => break result?,
-        }
-    };
-    file.write_all(header.get(written..).unwrap_or_default())?;
-    file.write_all(&record[written.saturating_sub(header.len())..])
-}
-
-fn write_zeros(file: &mut File, mut count: u64) -> io::Result<()> {
-    static ZEROS: [u8; FIRST_ROOM as usize] = [0; FIRST_ROOM as usize];
-    while count > 0 {
-        let piece = count.min(ZEROS.len() as u64);
-        file.write_all(&ZEROS[..piece as usize])?;
-        count -= piece;
-    }
-    Ok(())
 }
 
 fn number(path: &Path) -> Option<u64> {

@@ -4,13 +4,17 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use rustix::fs::{Access, access};
 
-use super::journal::open_directory;
-use super::{existing, make_durably};
+use super::directory_lock::DirectoryLock;
+use super::immutable::{Unlocked, is_locked};
+use super::journal::{Journal, open_directory};
+use super::{OWN, existing, make_durably};
 use crate::repairs::KEPT;
-use crate::{Asset, AssetError, Repairs, path};
+use crate::{Asset, AssetError, Removed, Repairs, path};
 
 /// Replaces damaged files in the directory of a log. A concurrent reader gets either the old or the
 /// new bytes.
@@ -35,6 +39,15 @@ impl PosixRepairs {
         Ok(PosixRepairs { directory })
     }
 
+    /// Returns the damaged segments of the journal, and the segments before them.
+    fn damaged_segments(&self) -> Result<Vec<PathBuf>, AssetError> {
+        let journal = self.directory.join(OWN).join("journal");
+        if !journal.exists() {
+            return Ok(Vec::new());
+        }
+        Journal::new(journal, Arc::default()).damaged()
+    }
+
     pub(super) fn put(&self, asset: &Asset) -> Result<Option<String>, AssetError> {
         let place = self.directory.join(path::check(&asset.path)?);
         let kept = self.directory.join(KEPT).join(&asset.path);
@@ -45,10 +58,23 @@ impl PosixRepairs {
         // The new file is not in `.lucarne/tmp`, because the log's process sweeps that directory.
         let new = kept.with_extension("new");
         write(&new, &asset.bytes).map_err(failed("write", &new))?;
-        let kept = keep(&place, &kept).map_err(failed("keep", &place))?;
-        fs::rename(&new, &place).map_err(failed("replace", &place))?;
+        let moved = move_in(&new, &place, &kept);
+        if moved.is_err() {
+            let _ = fs::remove_file(&new);
+        }
         sync_parent(&place)?;
-        Ok(kept.map(|kept| kept.display().to_string()))
+        Ok(moved?.map(|kept| kept.display().to_string()))
+    }
+
+    fn check(&self, path: &str) -> Result<(), AssetError> {
+        let place = self.directory.join(path::check(path)?);
+        if is_locked(&place) {
+            let path = place.display().to_string();
+            return Err(AssetError::Immutable { path });
+        }
+        let folder = existing_above(&place);
+        access(folder, Access::WRITE_OK)
+            .map_err(|error| AssetError::io("replace", place.display().to_string(), error.into()))
     }
 }
 
@@ -60,6 +86,53 @@ impl Repairs for PosixRepairs {
         let lost = |error| Err(AssetError::io("replace", path, io::Error::other(error)));
         put.await.unwrap_or_else(lost)
     }
+
+    async fn may_replace(&self, path: &str) -> Result<(), AssetError> {
+        self.check(path)
+    }
+
+    async fn damaged_rounds(&self, _size: u64) -> Result<Vec<String>, AssetError> {
+        // The process of a running log moves its damaged segments itself.
+        let _alone = match DirectoryLock::look(&self.directory) {
+            Err(AssetError::InUse { .. }) => return Ok(Vec::new()),
+            looked => looked?,
+        };
+        let damaged = self.damaged_segments()?.into_iter();
+        Ok(damaged.map(|path| path.display().to_string()).collect())
+    }
+
+    async fn remove_damaged_rounds(&self, _size: u64) -> Result<Vec<Removed>, AssetError> {
+        let own = self.directory.join(OWN);
+        if !own.exists() {
+            return Ok(Vec::new());
+        }
+        let _alone = match DirectoryLock::take(&self.directory) {
+            Err(AssetError::InUse { .. }) => return Ok(Vec::new()),
+            taken => taken?,
+        };
+        let remove = |path: PathBuf| {
+            let kept = set_aside(&path)?;
+            let file = path.display().to_string();
+            Ok(Removed { file, kept })
+        };
+        self.damaged_segments()?.into_iter().map(remove).collect()
+    }
+}
+
+/// Moves a file of the directory `.lucarne/journal` to the damaged files. Returns its new name.
+pub(super) fn set_aside(segment: &Path) -> Result<String, AssetError> {
+    let name = segment.file_name().unwrap_or_default();
+    let own = segment.parent().and_then(Path::parent).unwrap_or(segment);
+    let folder = own.with_file_name(KEPT).join("journal");
+    make_durably(&folder, 0o700)?;
+    let kept = keep(segment, &folder.join(name)).map_err(failed("keep", segment))?;
+    match fs::remove_file(segment) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("remove", segment)(error));
+        }
+        _ => sync_parent(segment)?,
+    }
+    Ok(kept.map_or_else(String::new, |kept| kept.display().to_string()))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -67,6 +140,26 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.sync_all()
+}
+
+/// Moves the file `new` to `place`, and keeps the old file. An immutable file is replaced by an
+/// immutable file, if this process may do that.
+fn move_in(new: &Path, place: &Path, kept: &Path) -> Result<Option<PathBuf>, AssetError> {
+    let unlocked = Unlocked::of(place).map_err(failed("replace", place))?;
+    let kept = keep(place, kept).map_err(failed("keep", place))?;
+    fs::rename(new, place).map_err(failed("replace", place))?;
+    if let Some(unlocked) = unlocked
+        && let Err(error) = unlocked.pass_on(place)
+    {
+        tracing::warn!(%error, path = %place.display(), "the replaced file is not immutable");
+    }
+    Ok(kept)
+}
+
+/// Returns the closest existing directory above a path.
+fn existing_above(path: &Path) -> &Path {
+    let mut above = path.ancestors().skip(1);
+    above.find(|folder| folder.exists()).unwrap_or(path)
 }
 
 /// Gives the file at `place` a second name: the first free name of `kept-1`, `kept-2` and so on.

@@ -133,6 +133,42 @@ impl Segment {
         Ok(segment)
     }
 
+    /// Returns offset, `new_size` and bytes of each complete record of a segment that may be
+    /// damaged anywhere. The salt identifies the next record after a damaged record.
+    pub(super) fn around_damage(file: &Bytes) -> Vec<(usize, u64, Bytes)> {
+        let Some((salt, _)) = parse_segment_header(file) else {
+            return Vec::new();
+        };
+        let (mut records, mut offset, written) = (Vec::new(), SEGMENT_HEADER, written(file));
+        while offset < written {
+            let next = match parse_record(salt, &file[offset..], written - offset) {
+                Record::Whole { new_size, length } => {
+                    let start = offset + RECORD_HEADER;
+                    let record = file.slice(start..start + length);
+                    records.push((offset, new_size, record));
+                    Some(start + length)
+                }
+                Record::Last => None,
+                Record::Damaged(_) => (offset + 1..written)
+                    .find(|at| parse_record_header(salt, &file[*at..]).is_some()),
+            };
+            let Some(next) = next else {
+                break;
+            };
+            offset = next;
+        }
+        records
+    }
+
+    /// Returns the offset after the last complete record.
+    pub(super) fn end(&self) -> usize {
+        let lengths = self
+            .records
+            .iter()
+            .map(|(_, record)| RECORD_HEADER + record.len());
+        SEGMENT_HEADER + lengths.sum::<usize>()
+    }
+
     /// Returns `true` for a file that never received a record: records follow only after the header
     /// is durable.
     pub(super) fn never_used(file: &[u8]) -> bool {
@@ -384,6 +420,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_records_around_a_damaged_record_are_found() {
+        let (file, starts) = sample();
+        for (damaged, sizes) in [
+            (starts[0], &[5, 90][..]),
+            (starts[0] + RECORD_HEADER, &[5, 90]),
+            (starts[1] + 20, &[3, 90]),
+            (starts[2] + RECORD_HEADER, &[3, 5]),
+            (10, &[]),
+        ] {
+            let mut file = file.clone();
+            file[damaged] ^= 1;
+            let found = Segment::around_damage(&Bytes::from(file));
+            let found: Vec<u64> = found.iter().map(|(_, size, _)| *size).collect();
+            assert_eq!(found, sizes, "byte {damaged}");
+        }
+        let segment = parse(&file).unwrap();
+        assert_eq!(segment.end(), file.len());
     }
 
     /// Shows the attack that the salt prevents: a submitter's record that contains a whole segment.

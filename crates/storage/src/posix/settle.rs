@@ -16,6 +16,8 @@ impl Directory {
     /// 1. The next segment is created, unused, and the set of published files is taken.
     /// 2. One sync makes both durable. A file system that an error has made read-only may report
     ///    success, so the code also checks that the file system is still writable.
+    ///    The old segment is compared with the records that were written: another program may have
+    ///    changed the file.
     /// 3. Only then are records appended to the next segment, so that it needs no sync of its own.
     /// 4. Only then are segments removed: their content, up to `size`, was published before step 1.
     ///
@@ -35,7 +37,16 @@ impl Directory {
             self.journal.still_writable()?;
         }
         if let Some(next) = next {
-            self.journal.rotate(next)?;
+            let damage = self.journal.damage();
+            if let Some(damage) = &damage {
+                tracing::error!(
+                    %damage,
+                    "the journal was changed while the log used it. All its rounds are published \
+                     and synced, so nothing is lost: find the program that changes files in this \
+                     directory"
+                );
+            }
+            self.journal.rotate(next, damage.is_some())?;
         }
         self.journal.drop_settled(size)
     }

@@ -394,6 +394,30 @@ async fn an_immutable_file_harms_only_where_its_bytes_are_wrong() {
     assets.publish(asset(tile, "else")).await.unwrap();
 }
 
+/// The state of the files in an adopted log of Sunlight.
+#[tokio::test]
+async fn a_repair_replaces_an_immutable_file_by_an_immutable_file() {
+    use lucarne_storage::{PosixRepairs, Repairs};
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().canonicalize().unwrap().join("tile/0/000");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "wrong").unwrap();
+    let Some(immutable) = Immutable::make(&path) else {
+        return;
+    };
+    let repairs = PosixRepairs::open(directory.path()).unwrap();
+    repairs.may_replace("tile/0/000").await.unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"wrong");
+    let right = asset("tile/0/000", "right").remove(0);
+    let kept = repairs.replace(right).await.unwrap().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"right");
+    assert_eq!(std::fs::read(&kept).unwrap(), b"wrong");
+    let new = Immutable(std::fs::File::open(&path).unwrap());
+    let flags = rustix::fs::ioctl_getflags(&new.0).unwrap();
+    assert!(flags.contains(rustix::fs::IFlags::IMMUTABLE));
+    drop((immutable, new));
+}
+
 /// Files that are written to a directory without a name are lost.
 #[tokio::test]
 async fn a_directory_that_was_moved_away_is_noticed() {
@@ -452,6 +476,49 @@ async fn a_journal_that_is_removed_or_replaced_is_noticed() {
     refused(3).await;
     assert_eq!(assets.staged().await.unwrap().len(), 1);
     assets.stage(3, "a third round".into()).await.unwrap();
+}
+
+/// The next record would follow a hole in the file.
+#[tokio::test]
+async fn a_journal_that_is_truncated_is_noticed_before_the_next_round() {
+    let directory = TempDir::new().unwrap();
+    let assets = open(&directory);
+    assets.stage(1, "a round".into()).await.unwrap();
+    let mut writing = std::fs::File::options();
+    let segment = writing.write(true).open(&segments(directory.path())[0]);
+    segment.unwrap().set_len(60).unwrap();
+    let refused = assets.stage(2, "lost".into()).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("was truncated"), "{refused}");
+    let damaged = assets.staged().await.unwrap_err();
+    assert!(matches!(damaged, AssetError::Damaged { .. }), "{damaged}");
+    let left = assets.staged_beyond(1).await.unwrap();
+    assert_eq!(left, ["lost"]);
+}
+
+/// The rounds of the segment are settled, so the log needs it no more.
+#[tokio::test]
+async fn a_changed_journal_is_noticed_when_it_is_settled() {
+    for changed in [false, true] {
+        let directory = TempDir::new().unwrap();
+        let assets = open(&directory);
+        for size in 1..=3 {
+            assets.stage(size, "a round".into()).await.unwrap();
+        }
+        if changed {
+            let segment = segments(directory.path()).remove(0);
+            let mut bytes = std::fs::read(&segment).unwrap();
+            bytes[40 + 56] ^= 1;
+            // In place, as a disk would do it.
+            let file = std::fs::File::options().write(true).open(&segment).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+        }
+        assets.settle(3).await.unwrap();
+        let kept = std::fs::read_dir(directory.path().join(".lucarne/damaged/journal"));
+        assert_eq!(kept.map_or(0, Iterator::count), usize::from(changed));
+        assets.stage(4, "another round".into()).await.unwrap();
+        assert_eq!(assets.staged().await.unwrap().len(), 1);
+    }
 }
 
 /// A program that removes old files can remove an empty directory.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_storage::{Asset, Assets, Lock};
+use lucarne_storage::{Asset, AssetError, Assets, Lock};
 use lucarne_tlog::Hash;
 
 use super::contradiction::{no_round_beyond, no_tile_beyond, not_new, not_newer, same_history};
 use super::published::{behind, is_damaged, published};
-use super::replay::{base, published_rounds, records, rounds_to};
+use super::replay::{Rounds, base, published_rounds, rounds, rounds_to};
 use super::{foreign, never_published};
 use crate::config::LogConfig;
 use crate::data::record::Record;
@@ -38,6 +38,8 @@ pub(crate) struct Judged {
     pub(crate) path: Vec<Record>,
     /// The bundle of a killed Sunlight with the last round of `path`; `None` without a bundle.
     pub(super) bundle: Option<Bundle>,
+    /// The damage of rounds before `tree` in the journal.
+    pub(super) damage: Option<AssetError>,
 }
 
 impl Judged {
@@ -64,7 +66,7 @@ pub(crate) async fn judge(
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
     // The journal is read before the published checkpoint, because a process that runs the log may
     // publish a round and cut the journal in between.
-    let records = records(config, assets).await.map_err(missing)?;
+    let Rounds { records, damage } = rounds(config, assets).await.map_err(missing)?;
     let published = match published(config, assets).await {
         Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,
         published => published.map_err(missing)?,
@@ -93,6 +95,14 @@ pub(crate) async fn judge(
         let same = same_history(published, &head, &path, assets, lock).await;
         same.map_err(advise)?;
     }
+    // The rounds after the damage must begin within the published tree.
+    let covered = published
+        .as_ref()
+        .map_or(0, |published| published.checkpoint.size);
+    let damage = match damage {
+        Some(damage) if base(&head, &path).0 > covered => return Err(damage.into()),
+        damage => damage,
+    };
     let there = published_rounds(&path, published.as_ref(), assets);
     let mut tree = tree_at(base(&head, &path[there..]), &head, assets, lock).await;
     if there > 0 && matches!(tree, Err(Fatal::Inconsistent(_))) {
@@ -110,6 +120,7 @@ pub(crate) async fn judge(
         damaged,
         path,
         bundle,
+        damage,
     })
 }
 

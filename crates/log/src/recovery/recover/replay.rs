@@ -15,19 +15,28 @@ use crate::error::Fatal;
 use crate::error::inconsistency::{JournalInconsistency, ReplayError};
 use crate::read::stored_tiles;
 
-/// Reads the journal. Damaged records are skipped if the published checkpoint covers them and
-/// published files are durable.
+/// The rounds of a journal that can be read.
+pub(super) struct Rounds {
+    pub(super) records: Vec<Record>,
+    /// The damage of skipped rounds. The published files must replace these rounds; `None` if they
+    /// do so in any case, because they are durable.
+    pub(super) damage: Option<AssetError>,
+}
+
+/// Reads the journal. If a round is damaged, returns the other rounds.
 ///
 /// # Errors
-/// If the journal cannot be read, is damaged, or has the format of another version.
-pub(super) async fn records(config: &LogConfig, assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
-    let staged = match assets.staged().await {
-        Err(AssetError::Damaged { .. }) if assets.publishes_durably() => {
+/// If the journal cannot be read, or has the format of another version. If published files are
+/// durable, also if a round is damaged that the published checkpoint does not cover.
+pub(super) async fn rounds(config: &LogConfig, assets: &dyn Assets) -> Result<Rounds, Fatal> {
+    let (staged, damage) = match assets.staged().await {
+        Err(damage @ AssetError::Damaged { .. }) => {
             let published = published(config, assets).await?;
             let covered = published.map_or(0, |published| published.checkpoint.size);
-            assets.staged_beyond(covered).await?
+            let staged = assets.staged_beyond(covered).await?;
+            (staged, Some(damage).filter(|_| !assets.publishes_durably()))
         }
-        staged => staged?,
+        staged => (staged?, None),
     };
     let parse = |bytes| {
         Record::parse(bytes).map_err(|problem| {
@@ -37,7 +46,19 @@ pub(super) async fn records(config: &LogConfig, assets: &dyn Assets) -> Result<V
             })
         })
     };
-    staged.into_iter().map(parse).collect()
+    let records = staged.into_iter().map(parse).collect::<Result<_, _>>()?;
+    Ok(Rounds { records, damage })
+}
+
+/// Reads the whole journal.
+///
+/// # Errors
+/// The errors of [`rounds`], and any damage.
+pub(super) async fn records(config: &LogConfig, assets: &dyn Assets) -> Result<Vec<Record>, Fatal> {
+    let rounds = rounds(config, assets).await?;
+    rounds
+        .damage
+        .map_or(Ok(rounds.records), |damage| Err(damage.into()))
 }
 
 /// Returns the rounds that lead to the signed head, oldest first. The walk back by size and root

@@ -17,7 +17,6 @@ use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::data::record::Record;
 use crate::data::tree::Tree;
-use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Away, Fatal, ReadError};
 use crate::read::damaged_files::DamagedFiles;
@@ -29,6 +28,9 @@ use crate::read::verified_tiles::VerifiedTiles;
 /// equal distances. The scrubber reads the remaining tiles later.
 const MAX_TILES: u64 = 4096;
 
+/// Number of entries whose tiles are all verified.
+pub(super) const ALL_VERIFIED: u64 = MAX_TILES * TILE_WIDTH;
+
 /// Maximum number of full tiles that each start looks for, at equal distances from the first tile
 /// to the last tile before the journal.
 const LOOKED_FOR: u64 = 16;
@@ -39,25 +41,26 @@ const CONCURRENCY: usize = 16;
 /// Bytes of hash tiles kept during the check.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// Verifies the entries between the published checkpoint and `tree`, the tree before the
-/// first round of the journal, with their issuers. The issuers of `rounds` are left out, because
-/// recovery writes them again from the journal. Reads only a few tiles if the checkpoint covers
-/// `tree`, which is the case after every ordinary stop and kill.
+/// Verifies the last `unconfirmed` entries of `tree`, the tree before the first round of the
+/// journal, with their issuers: the entries after the published checkpoint, or the newest entries if
+/// a damaged journal may have lost their rounds. The issuers of `rounds` are left out, because
+/// recovery writes them again from the journal. Reads only a few tiles if no entry is unconfirmed,
+/// which is the case after every ordinary stop and kill.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`] if a tile or an issuer is missing or damaged, [`Fatal::Away`] if
 /// storage is unavailable.
 pub(super) async fn check(
-    published: Option<&VerifiedCheckpoint>,
+    unconfirmed: u64,
     tree: &Tree,
     rounds: &[Record],
     assets: &Arc<dyn Assets>,
 ) -> Result<(), Fatal> {
     not_emptied(tree.size(), &**assets).await?;
-    let published = published.map_or(0, |published| published.checkpoint.size);
-    if published >= tree.size() {
+    if unconfirmed == 0 {
         return Ok(());
     }
+    let published = tree.size().saturating_sub(unconfirmed);
     let rewritten = rounds.iter().flat_map(|round| &round.issuers);
     let rewritten = rewritten.map(|der| Fingerprint::of(der)).collect();
     match verify(published, &tree.edge, &rewritten, assets).await {

@@ -134,8 +134,10 @@ pub(crate) static KNOWN_CHECKPOINTS: Key<Shape> = Key::new(
     "URLs of the log's newest checkpoint in other places (a mirror, a witness, a CDN with its own \
      cache), or the prefixes above these URLs. Each start requests all of them, within 5 s \
      together. The log stops if one of these checkpoints has more entries than lock, journal and \
-     storage, or has another history: all local state was rolled back. If a server does not \
-     respond, or responds with a text without this log's signature, the log warns and continues.",
+     storage, or has another history: all local state was rolled back. Readers then get no \
+     checkpoint. `init` creates no log of which one of these checkpoints has entries. If a server \
+     does not respond, or responds with a text without this log's signature, the log warns and \
+     continues.",
 );
 
 pub(crate) static CACHE: Key<Shape> = Key::new(

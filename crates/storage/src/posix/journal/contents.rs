@@ -1,9 +1,12 @@
 //! Inspection of the journal while another process writes it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Journal, SegmentFile};
-use crate::posix::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
+use crate::posix::segment::{RECORD_HEADER, Segment};
 use crate::{AssetError, JournalContents, StagedRecord, TornTail};
 
 /// Number of attempts to read a journal that seems damaged or lacks a listed file. A concurrent
@@ -22,7 +25,27 @@ pub(super) fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T,
     look()
 }
 
+/// Returns size and bytes of the complete records of a damaged segment.
+pub(super) fn undamaged(segment: &Bytes) -> Vec<(u64, Bytes)> {
+    let records = Segment::around_damage(segment).into_iter();
+    records.map(|(_, size, record)| (size, record)).collect()
+}
+
 impl Journal {
+    /// Returns the files of damaged segments, and of the segments before them, oldest first.
+    pub(in crate::posix) fn damaged(&self) -> Result<Vec<PathBuf>, AssetError> {
+        let contents = self.read_contents()?;
+        let files = contents.damage.iter().filter_map(|damage| match damage {
+            AssetError::Damaged { file, .. } => Some(PathBuf::from(file)),
+            _ => None,
+        });
+        let Some(last) = files.max() else {
+            return Ok(Vec::new());
+        };
+        let paths = self.segments()?.into_iter().map(|segment| segment.path);
+        Ok(paths.filter(|path| *path <= last).collect())
+    }
+
     /// Returns every record with its position, without changing a file.
     pub(in crate::posix) fn contents(&self) -> Result<JournalContents, AssetError> {
         if !self.directory().exists() {
@@ -51,32 +74,25 @@ impl Journal {
 
 /// Adds the records of one segment.
 fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&SegmentFile>) {
-    let segment = match Segment::parse(&file.bytes) {
-        Ok(segment) => segment,
+    let torn = match Segment::parse(&file.bytes) {
+        Ok(segment) => segment.torn,
         Err(damage) => {
             contents
                 .damage
                 .push(file.damaged(damage.offset, damage.detail));
-            // The records before the damage are complete.
-            match Segment::parse(&file.bytes.slice(..damage.offset)) {
-                Ok(segment) => segment,
-                Err(_) => return,
-            }
+            None
         }
     };
     let path = file.path.display().to_string();
-    let mut offset = SEGMENT_HEADER as u64;
-    for (_, record) in segment.records {
-        let bytes = (RECORD_HEADER + record.len()) as u64;
+    for (offset, _, record) in Segment::around_damage(&file.bytes) {
         contents.records.push(StagedRecord {
             file: path.clone(),
-            offset,
-            bytes,
+            offset: offset as u64,
+            bytes: (RECORD_HEADER + record.len()) as u64,
             record,
         });
-        offset += bytes;
     }
-    if let Some(torn) = segment.torn {
+    if let Some(torn) = torn {
         if file.must_be_whole(next) {
             contents.damage.push(file.torn(torn.start));
         } else {
