@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::sockopt::{set_ipv6_v6only, socket_acceptconn};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
 use crate::connection::{OpenConnection, Shared, TOO_MANY, close, serve as serve_connection};
@@ -118,7 +118,7 @@ async fn bind(address: &str) -> io::Result<TcpListener> {
     let everywhere = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such host");
     for address in lookup_host(everywhere.as_deref().unwrap_or(address)).await? {
-        match listen(address) {
+        match listen(address, everywhere.is_some()) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
@@ -126,7 +126,7 @@ async fn bind(address: &str) -> io::Result<TcpListener> {
     Err(last)
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, everywhere: bool) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
@@ -134,6 +134,10 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     // Allows a restart immediately after a stop. Two processes still cannot listen at the same
     // time.
     socket.set_reuseaddr(true)?;
+    if everywhere && address.is_ipv6() {
+        // Systems with `net.ipv6.bindv6only=1` would not accept IPv4.
+        set_ipv6_v6only(&socket, false)?;
+    }
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -182,3 +186,27 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
 /// Maximum number of excess connections that get an explanation. Other excess connections are
 /// closed without a response.
 const EXPLAINED: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::ipv6_v6only;
+
+    use super::*;
+
+    /// The default of the system may be that sockets for IPv6 accept only IPv6.
+    #[tokio::test]
+    async fn a_port_alone_means_both_families() {
+        let socket = bind(":0").await.unwrap();
+        if socket.local_addr().unwrap().is_ipv6() {
+            assert!(!ipv6_v6only(&socket).unwrap());
+        } else {
+            println!("skipped: this machine has no IPv6");
+        }
+        let explicit = TcpSocket::new_v6();
+        let Ok(explicit) = explicit else { return };
+        let default = ipv6_v6only(&explicit).unwrap();
+        if let Ok(socket) = bind("[::]:0").await {
+            assert_eq!(ipv6_v6only(&socket).unwrap(), default);
+        }
+    }
+}

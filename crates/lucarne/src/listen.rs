@@ -97,8 +97,11 @@ pub(crate) async fn all(
 /// If no address can be bound; with the reason and the remedy.
 pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
     let mut failure = None;
-    for address in &place.addresses {
-        match Listener::bind(&address.to_string()).await {
+    // `:port` means all addresses of both families, unlike `[::]:port`.
+    let everywhere = place.everywhere().into_iter();
+    let addresses = place.addresses.iter().map(ToString::to_string);
+    for address in everywhere.chain(addresses) {
+        match Listener::bind(&address).await {
             Ok(listener) => return Ok(listener),
             Err(error) => failure = failure.or(Some(error)),
         }

@@ -221,7 +221,12 @@ fn stalled(location: &str) -> String {
 /// Reports requested files that differ from the bytes of the log.
 async fn files_check(log: &Shared) -> Check {
     // Another check reports a timeout of storage.
-    let _ = tokio::time::timeout(CHECK_TIMEOUT, log.reader.look_again()).await;
+    let look = async {
+        log.reader.look_again().await;
+        // An issuer that is missing is in the list of damaged files now.
+        let _ = log.reader.keeps_issuers().await;
+    };
+    let _ = tokio::time::timeout(CHECK_TIMEOUT, look).await;
     let damaged = log.reader.tiles().damaged().in_words();
     Check {
         name: "files",

@@ -3,6 +3,7 @@
 //! of data tiles: gzip, zstd, names and events.
 
 mod encodings;
+mod newest_issuer;
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use self::encodings::aside;
+use self::newest_issuer::LastLook;
 use crate::data::stored_file::StoredFile;
 use crate::data::tree::Tree;
 use crate::error::{ReadError, ReadFailure};
@@ -50,6 +52,8 @@ pub(crate) struct Reader {
     edges: SingleFlight<u64, Result<Arc<RightEdge>, ReadError>>,
     /// Issuers that are known to be missing from storage.
     absent: Arc<NegativeCache>,
+    /// The last time that storage had an issuer of the newest entries.
+    last_look: LastLook,
     counters: ReadCounters,
     /// The size of the published tree, for tasks that wait for a change.
     grown: watch::Sender<u64>,
@@ -84,6 +88,7 @@ impl Reader {
             issuers: SingleFlight::default(),
             edges: SingleFlight::default(),
             absent: Arc::default(),
+            last_look: LastLook::default(),
             counters,
             grown: watch::Sender::new(0),
             transcoding: Arc::default(),
@@ -201,7 +206,7 @@ impl Reader {
             return Ok(Some(stored));
         }
         if self.absent.contains(&of) {
-            return Ok(None);
+            return self.keeps_issuers().await.map(|()| None);
         }
         self.counters.storage.inc();
         let (tiles, cache) = (self.tiles.clone(), self.cache.clone());
@@ -215,7 +220,11 @@ impl Reader {
             }
             Ok(found)
         };
-        self.issuers.join(of, fetch).await
+        let found = self.issuers.join(of, fetch).await?;
+        if found.is_none() {
+            self.keeps_issuers().await?;
+        }
+        Ok(found)
     }
 
     /// Reads some of the damaged files again, because they may be intact now.

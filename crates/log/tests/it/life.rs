@@ -305,3 +305,42 @@ async fn a_rotten_hash_tile_gives_no_false_sct() {
         }
     }
 }
+
+/// Readers would conclude that no entry refers to the issuer.
+#[tokio::test(flavor = "multi_thread")]
+async fn issuers_that_were_removed_are_no_unknown_issuers() {
+    let world = World::new().await;
+    let log = world.run().await;
+    submit_all(&log, &[Submission::number(0), Submission::number(1)]).await;
+    log.shutdown().await;
+    let log = world.run().await;
+    let unknown = lucarne_ct::Fingerprint::of(b"unknown");
+    assert!(log.issuer(&unknown).await.unwrap().is_none());
+    assert!(log.health().await.ok());
+    let paths = world.assets.paths();
+    let issuers: Vec<_> = paths
+        .iter()
+        .filter(|path| path.starts_with("issuer/"))
+        .collect();
+    let mut removed = Vec::new();
+    for path in &issuers {
+        removed.push(world.assets.get(path).await.unwrap());
+        world.assets.tamper(path, None);
+    }
+    eventually("the check of the files fails", async || {
+        let checks = log.health().await.checks;
+        let files = checks.iter().find(|check| check.name == "files").unwrap();
+        !files.ok && files.detail.contains("issuer/")
+    })
+    .await;
+    eventually("reads fail", async || log.issuer(&unknown).await.is_err()).await;
+    for (path, bytes) in issuers.iter().zip(removed) {
+        world.assets.tamper(path, bytes);
+    }
+    eventually("the check of the files passes", async || {
+        log.health().await.ok()
+    })
+    .await;
+    eventually("reads succeed", async || log.issuer(&unknown).await.is_ok()).await;
+    log.shutdown().await;
+}

@@ -73,6 +73,17 @@ pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
     })
 }
 
+impl Listen {
+    /// Returns `:port` for all addresses; `None` for the address of a host.
+    pub(crate) fn everywhere(&self) -> Option<String> {
+        let first = self
+            .addresses
+            .first()
+            .filter(|_| self.text.starts_with(':'))?;
+        Some(format!(":{}", first.port()))
+    }
+}
+
 /// Reasons why a value is refused. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpellingError {
