@@ -266,7 +266,7 @@ pub use check::fsck::{
 };
 pub use check::inspection::{FoundCheckpoint, Inspection, Standing, standings};
 pub use check::repair::{
-    Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew,
+    Cure, Overlay, Refusal, Repair, Repaired, Source, Unwritten, repair, superseded_anew,
 };
 pub use check::unsigned::PartsError;
 pub use config::LogConfig;

@@ -70,6 +70,15 @@ pub struct Cure {
     pub kept: Option<String>,
 }
 
+/// A right file that could not be written. Its finding remains.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// Path of the file.
+    pub path: String,
+    /// The reason.
+    pub problem: AssetError,
+}
+
 /// The result of checking and repairing one data tile.
 #[derive(Debug)]
 pub struct Repaired {
@@ -79,13 +88,16 @@ pub struct Repaired {
     pub cures: Vec<Cure>,
     /// The rejected offers, if no offer was accepted.
     pub refusals: Vec<Refusal>,
+    /// The files that could not be written.
+    pub unwritten: Vec<Unwritten>,
 }
 
 /// Checks a log as [`fsck`] does, starting at `from`, and repairs wrong files. A tile with
-/// repaired files is checked and returned again.
+/// repaired files is checked and returned again. A file that cannot be written does not end the
+/// repair.
 ///
 /// # Errors
-/// The last item is an error if a correct file could not be written.
+/// The last item is an error if no more files can be written.
 pub fn repair(
     repair: Repair,
     from: FsckPosition,
@@ -95,6 +107,8 @@ pub fn repair(
         repair,
         at: from,
         cured: HashSet::new(),
+        unwritten: Vec::new(),
+        failed: None,
     };
     stream::unfold(Some((walk, None)), async |state| {
         let (walk, tiles) = state?;
@@ -110,6 +124,10 @@ struct Walk {
     /// Files that were replaced, with the replacing bytes. The same bytes are not written twice,
     /// because a fault that reappears means that the disk does not keep the bytes.
     cured: HashSet<(String, Fingerprint)>,
+    /// The files of this tile that could not be written.
+    unwritten: Vec<Unwritten>,
+    /// The reason why no more files can be written.
+    failed: Option<AssetError>,
 }
 
 /// A check in progress; `None` if the check must start again.
@@ -121,12 +139,12 @@ impl Walk {
         mut self,
         tiles: Tiles,
     ) -> Option<(Result<Repaired, AssetError>, Option<(Self, Tiles)>)> {
+        if let Some(error) = self.failed.take() {
+            return Some((Err(error), None));
+        }
         let mut tiles = tiles.unwrap_or_else(|| self.repair.check(&self.repair.files, self.at));
         let mut checked = tiles.next().await?;
-        let (cures, refusals) = match self.cure(&mut checked.findings).await {
-            Ok(outcome) => outcome,
-            Err(error) => return Some((Err(error), None)),
-        };
+        let (cures, refusals) = self.cure(&mut checked.findings).await;
         let tiles = if cures.is_empty() {
             self.at = checked.next;
             Some(tiles)
@@ -141,38 +159,34 @@ impl Walk {
             checked,
             cures,
             refusals,
+            unwritten: std::mem::take(&mut self.unwritten),
         };
         Some((Ok(repaired), Some((self, tiles))))
     }
 
     /// Repairs the files with these findings if possible, and removes their findings.
-    async fn cure(
-        &mut self,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(Vec<Cure>, Vec<Refusal>), AssetError> {
+    async fn cure(&mut self, findings: &mut Vec<Finding>) -> (Vec<Cure>, Vec<Refusal>) {
         let sources = self.repair.sources.clone();
         let mut refusals = Vec::new();
         for wrong in wrong(findings, self.repair.signed.size) {
             for origin in Origin::all(&sources) {
                 let log = (&self.repair.files, &self.judge);
                 let offered = origin.offers(log, &wrong, &mut refusals).await;
-                let cures = self.take(offered, &origin.to_string(), findings).await?;
+                let cures = self.take(offered, &origin.to_string(), findings).await;
                 if !cures.is_empty() {
-                    return Ok((cures, Vec::new()));
+                    return (cures, Vec::new());
                 }
             }
         }
         // Fingerprints are restored last, because a source may have the missing issuer.
         let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
-        let cures = self
-            .take(renamed, "the rest of its chain", findings)
-            .await?;
+        let cures = self.take(renamed, "the rest of its chain", findings).await;
         if !cures.is_empty() {
-            return Ok((cures, Vec::new()));
+            return (cures, Vec::new());
         }
         refusals.sort();
         refusals.dedup();
-        Ok((Vec::new(), refusals))
+        (Vec::new(), refusals)
     }
 
     /// Takes offered files that were not written before and that pass the check.
@@ -181,7 +195,10 @@ impl Walk {
         mut offered: Vec<(String, Bytes)>,
         from: &str,
         findings: &mut Vec<Finding>,
-    ) -> Result<Vec<Cure>, AssetError> {
+    ) -> Vec<Cure> {
+        if self.failed.is_some() {
+            return Vec::new();
+        }
         offered.retain(|(path, bytes)| {
             let cure = (path.clone(), Fingerprint::of(bytes));
             !self.cured.contains(&cure)
@@ -196,7 +213,7 @@ impl Walk {
         files: Vec<(String, Bytes)>,
         from: &str,
         findings: &mut Vec<Finding>,
-    ) -> Result<Vec<Cure>, AssetError> {
+    ) -> Vec<Cure> {
         let size = self.repair.signed.size;
         let mut cures = Vec::new();
         for (path, bytes) in files {
@@ -213,14 +230,23 @@ impl Walk {
                 },
             };
             self.cured.insert((path.clone(), Fingerprint::of(&bytes)));
-            let kept = self.repair.repairs.replace(asset(&path, bytes)).await?;
-            cures.push(Cure {
-                finding,
-                from: from.to_owned(),
-                kept,
-            });
+            match self.repair.repairs.replace(asset(&path, bytes)).await {
+                Ok(kept) => cures.push(Cure {
+                    finding,
+                    from: from.to_owned(),
+                    kept,
+                }),
+                Err(problem) => {
+                    findings.push(finding);
+                    if !problem.is_of_one_file() {
+                        self.failed = Some(problem);
+                        break;
+                    }
+                    self.unwritten.push(Unwritten { path, problem });
+                }
+            }
         }
-        Ok(cures)
+        cures
     }
 
     /// Checks the log with all offered files in place. Returns the offered files that are right:

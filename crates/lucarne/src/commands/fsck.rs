@@ -251,6 +251,7 @@ fn tiles(
                     checked,
                     cures: Vec::new(),
                     refusals: Vec::new(),
+                    unwritten: Vec::new(),
                 })
             })
             .boxed(),
@@ -282,9 +283,11 @@ async fn walk(
             checked,
             cures,
             refusals,
+            unwritten,
         } = repaired;
         cures.iter().for_each(|cure| report.cure(cure));
         refusals.iter().for_each(|refusal| report.refusal(refusal));
+        unwritten.iter().for_each(|file| report.unwritten(file));
         let findings = checked.findings.iter();
         findings.for_each(|finding| report.finding(finding));
         report.disordered += checked.disordered;

@@ -15,13 +15,27 @@ use crate::check::fsck::{FileError, Files};
 pub struct Overlay {
     files: Arc<dyn Files>,
     instead: RwLock<HashMap<String, Bytes>>,
+    /// The destination of a later repair, which may refuse files.
+    destination: Option<Arc<dyn Repairs>>,
 }
 
 impl Overlay {
     /// Creates an overlay of `files` in which `instead` replaces the files of the same path.
     pub fn new(files: Arc<dyn Files>, instead: impl IntoIterator<Item = (String, Bytes)>) -> Self {
         let instead = RwLock::new(instead.into_iter().collect());
-        Overlay { files, instead }
+        Overlay {
+            files,
+            instead,
+            destination: None,
+        }
+    }
+
+    /// Creates an overlay that refuses the files that a repair could not write to `destination`.
+    pub fn trial(files: Arc<dyn Files>, destination: Arc<dyn Repairs>) -> Self {
+        Overlay {
+            destination: Some(destination),
+            ..Overlay::new(files, [])
+        }
     }
 }
 
@@ -39,6 +53,9 @@ impl Files for Overlay {
 #[async_trait]
 impl Repairs for Overlay {
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        if let Some(destination) = &self.destination {
+            destination.may_replace(&asset.path).await?;
+        }
         self.instead.write().insert(asset.path, asset.bytes);
         Ok(None)
     }

@@ -452,3 +452,90 @@ fn changed(tile: &[u8], change: impl Fn(&TileLeafRef<'_>, &mut Unsigned)) -> Vec
     whole.extend_from_slice(rest);
     whole
 }
+
+/// Files of a log of which some cannot be written.
+struct Locked {
+    stored: Arc<Stored>,
+    /// The path that is refused, with the reason.
+    refused: (&'static str, fn(String) -> AssetError),
+}
+
+#[async_trait::async_trait]
+impl lucarne_storage::Repairs for Locked {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.may_replace(&asset.path).await?;
+        lucarne_storage::Repairs::replace(&*self.stored, asset).await
+    }
+
+    async fn may_replace(&self, path: &str) -> Result<(), AssetError> {
+        let (refused, reason) = self.refused;
+        if path == refused {
+            return Err(reason(path.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// An adopted log of Sunlight has immutable files.
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_listed_and_the_others_are_repaired() {
+    let immutable = |path| AssetError::Immutable { path };
+    let silent = |directory| AssetError::Silent { directory };
+    for (reason, ends) in [
+        (immutable as fn(String) -> AssetError, false),
+        (silent, true),
+    ] {
+        for is_trial in [false, true] {
+            let (stored, signed) = log(600);
+            let right = stored.copy();
+            let wrong = ["tile/data/000", "tile/names/000", "tile/data/001"];
+            for path in wrong {
+                stored.flip(path, 2000);
+            }
+            let locked = Arc::new(Locked {
+                stored: stored.clone(),
+                refused: ("tile/data/000", reason),
+            });
+            let overlay = Arc::new(Overlay::trial(stored.clone(), locked.clone()));
+            let (files, repairs): (Arc<dyn Files>, Arc<dyn lucarne_storage::Repairs>) = if is_trial
+            {
+                (overlay.clone(), overlay)
+            } else {
+                (stored.clone(), locked)
+            };
+            let log = Repair {
+                files,
+                repairs,
+                sources: vec![Source {
+                    place: "elsewhere".into(),
+                    files: right.clone(),
+                }],
+                signed: signed.clone(),
+                accepted: Arc::new(Roots::from_pem(Pki::shared().roots_pem().as_bytes()).0),
+                options: FsckOptions::new(4),
+            };
+            let (mut cured, mut left, mut unwritten) = (Vec::new(), Vec::new(), Vec::new());
+            let mut tiles = pin!(repair(log, FsckPosition::default()));
+            let mut failed = false;
+            while let Some(repaired) = tiles.next().await {
+                match repaired {
+                    Ok(repaired) => {
+                        cured.extend(repaired.cures.into_iter().map(|cure| cure.finding.path));
+                        unwritten.extend(repaired.unwritten.into_iter().map(|file| file.path));
+                        left.extend(repaired.checked.findings);
+                    }
+                    Err(_) => failed = true,
+                }
+            }
+            assert_eq!(failed, ends);
+            if ends {
+                continue;
+            }
+            assert_eq!(unwritten, ["tile/data/000"]);
+            assert!(cured.contains(&"tile/data/001".to_owned()), "{cured:?}");
+            assert!(left.iter().any(|finding| finding.path == "tile/data/000"));
+            let untouched = stored.0.read()["tile/data/001"] != right.0.read()["tile/data/001"];
+            assert_eq!(untouched, is_trial);
+        }
+    }
+}

@@ -49,7 +49,8 @@ pub(super) async fn look(
         match (superseded(files, *tile, size).await, mending) {
             (Some(finding), Some(mending)) => {
                 let tile = (*tile, size);
-                report.mended(mending.superseded(&**files, tile, finding).await?);
+                let mended = mending.superseded(&**files, tile, finding, report).await?;
+                report.mended(mended);
             }
             (Some(finding), None) => report.finding(&finding),
             (None, _) => {}
@@ -58,7 +59,8 @@ pub(super) async fn look(
     for issuer in &listed.issuers {
         match (issuer_of_another_name(&**files, issuer).await, mending) {
             (Some(finding), Some(mending)) => {
-                report.mended(mending.issuer(issuer, finding).await?);
+                let mended = mending.issuer(issuer, finding, report).await?;
+                report.mended(mended);
             }
             (Some(finding), None) => report.finding(&finding),
             (None, _) => {}

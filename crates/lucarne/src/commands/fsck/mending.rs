@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use futures_util::Stream;
 use lucarne_ct::{Fingerprint, Roots};
 use lucarne_log::{
-    Cure, Files, Finding, FsckOptions, FsckPosition, Overlay, Repair, Repaired, Source, repair,
-    superseded_anew,
+    Cure, Files, Finding, FsckOptions, FsckPosition, Overlay, Repair, Repaired, Source, Unwritten,
+    repair, superseded_anew,
 };
 use lucarne_storage::{Asset, AssetError, AssetKind, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
@@ -55,8 +55,8 @@ impl Mending {
         let accepted = Arc::new(accepted(place, options, report).await?);
         let (mut repairs, mut untouched) = (place.repairs().await?, None);
         if options.dry_run {
-            untouched = Some(repairs);
-            let overlay = Arc::new(Overlay::new(place.files.clone(), []));
+            untouched = Some(repairs.clone());
+            let overlay = Arc::new(Overlay::trial(place.files.clone(), repairs.clone()));
             (place.files, repairs) = (overlay.clone(), overlay);
         }
         Ok(Mending {
@@ -92,9 +92,10 @@ impl Mending {
         files: &dyn Files,
         (tile, size): (Tile, u64),
         finding: Finding,
+        report: &Report,
     ) -> Result<Result<Cure, Finding>> {
         match superseded_anew(files, tile, size).await {
-            Some(asset) => Ok(Ok(self.replace(finding, asset, "the wider tile").await?)),
+            Some(asset) => self.replace(finding, asset, "the wider tile", report).await,
             None => Ok(Err(finding)),
         }
     }
@@ -104,6 +105,7 @@ impl Mending {
         &self,
         issuer: &Fingerprint,
         finding: Finding,
+        report: &Report,
     ) -> Result<Result<Cure, Finding>> {
         for source in &self.sources {
             let read = source.files.read(&finding.path).await;
@@ -111,7 +113,7 @@ impl Mending {
                 && Fingerprint::of(&der) == *issuer
             {
                 let asset = Asset::new(finding.path.as_str(), der, AssetKind::Issuer);
-                return Ok(Ok(self.replace(finding, asset, &source.place).await?));
+                return self.replace(finding, asset, &source.place, report).await;
             }
         }
         Ok(Err(finding))
@@ -132,14 +134,28 @@ impl Mending {
         Ok(())
     }
 
-    async fn replace(&self, finding: Finding, asset: Asset, from: &str) -> Result<Cure> {
-        let kept = self.repairs.replace(asset).await?;
+    /// Replaces a file. Returns its finding if this file cannot be written.
+    async fn replace(
+        &self,
+        finding: Finding,
+        asset: Asset,
+        from: &str,
+        report: &Report,
+    ) -> Result<Result<Cure, Finding>> {
+        let path = asset.path.clone();
         let from = from.to_owned();
-        Ok(Cure {
-            finding,
-            from,
-            kept,
-        })
+        match self.repairs.replace(asset).await {
+            Ok(kept) => Ok(Ok(Cure {
+                finding,
+                from,
+                kept,
+            })),
+            Err(problem) if problem.is_of_one_file() => {
+                report.unwritten(&Unwritten { path, problem });
+                Ok(Err(finding))
+            }
+            Err(problem) => Err(problem.into()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use lucarne_log::{Cure, Finding, Problem, Refusal};
+use lucarne_log::{Cure, Finding, Problem, Refusal, Unwritten};
 use lucarne_storage::Removed;
 use serde_json::json;
 
@@ -100,6 +100,12 @@ impl Report {
             problem,
         } = refusal;
         self.note(&format!("not taken from {from}: {path}: {problem}"));
+    }
+
+    /// Prints a right file that could not be written.
+    pub(super) fn unwritten(&self, unwritten: &Unwritten) {
+        let Unwritten { path, problem } = unwritten;
+        self.note(&format!("not written: {path}: {problem}"));
     }
 
     /// Reports the result of a repair.
