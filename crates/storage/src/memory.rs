@@ -24,6 +24,8 @@ pub enum Operation {
     Settle,
     /// [`Assets::get`]
     Get,
+    /// [`Repairs::replace`]
+    Replace,
 }
 
 type Fault = dyn Fn(Operation) -> Option<AssetError> + Send + Sync;
@@ -110,6 +112,7 @@ impl MemoryAssets {
 impl Repairs for MemoryAssets {
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
         path::check(&asset.path)?;
+        self.fault(Operation::Replace)?;
         let mut files = self.inner.files.lock();
         let mut kept = None;
         if let Some(wrong) = files.remove(&asset.path) {

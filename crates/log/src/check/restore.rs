@@ -106,8 +106,9 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
     }
 }
 
-/// Restores the names tile of a data tile. A names tile depends only on the entries.
-pub(crate) async fn names_tile(log: &Shared, data: Tile) {
+/// Restores the names tile of a data tile, which depends only on the entries. Returns whether the
+/// tile was written.
+pub(crate) async fn names_tile(log: &Shared, data: Tile) -> bool {
     let restored = async {
         let edge = edge(log).await?;
         let entries = log.reader.tiles().entries(&edge, data).await?;
@@ -121,13 +122,15 @@ pub(crate) async fn names_tile(log: &Shared, data: Tile) {
         )
         .await
     };
-    if let Err(failure) = restored.await {
-        tracing::warn!(
-            log = log.config.shortname,
-            problem = failure.to_string(),
-            "cannot restore a damaged names tile: run `lucarne repair`"
-        );
-    }
+    let Err(failure) = restored.await else {
+        return true;
+    };
+    tracing::warn!(
+        log = log.config.shortname,
+        problem = failure.to_string(),
+        "cannot restore a damaged names tile: run `lucarne repair`"
+    );
+    false
 }
 
 async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {

@@ -237,8 +237,10 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
          restored the file, run `lucarne repair`"
     );
     let Some(file) = FileId::parse(&finding.path) else {
-        if let Ok(data) = Tile::parse_names(&finding.path) {
-            restore::names_tile(log, data).await;
+        if let Ok(data) = Tile::parse_names(&finding.path)
+            && !restore::names_tile(log, data).await
+        {
+            log.status.scrub.note_names(data, finding.to_string());
         }
         return;
     };
@@ -246,6 +248,39 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
         (Problem::Parts(_), Some(tile)) => condemn(log, file, tile).await,
         _ => log.reader.distrust(file, finding.in_words()).await,
     }
+}
+
+/// Returns the names tiles that the scrubber found wrong and could not restore, if they are still
+/// wrong, in one line.
+pub(crate) async fn wrong_names(log: &Shared) -> Option<String> {
+    let mut problems = Vec::new();
+    for (data, problem) in log.status.scrub.names() {
+        match still_wrong(log, data).await {
+            Some(false) => log.status.scrub.forget_names(data),
+            Some(true) | None => problems.push(problem),
+        }
+    }
+    (!problems.is_empty()).then(|| problems.join("; "))
+}
+
+/// Returns whether the names tile of a data tile differs from its entries; `None` if this cannot be
+/// checked now.
+async fn still_wrong(log: &Shared, data: Tile) -> Option<bool> {
+    let published = log.reader.published()?;
+    let signed = Checkpoint {
+        origin: log.config.origin.clone(),
+        size: published.size,
+        root: published.root,
+    };
+    let at = FsckPosition {
+        tile: data.index(),
+        newest_ms: 0,
+    };
+    let files = Arc::new(Unpaced(log.assets.clone()));
+    let checked = pin!(fsck(files, signed, at, OPTIONS)).next().await?;
+    let path = data.names_path()?;
+    let mut findings = checked.findings.iter();
+    Some(findings.any(|finding| finding.path == path))
 }
 
 /// Withholds a data tile from readers until it has other bytes, because its hashes do not reveal

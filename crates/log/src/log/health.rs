@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lucarne_ct::Verification;
 use parking_lot::Mutex;
 
+use crate::check::scrub::wrong_names;
 use crate::index::backlog::Backlog;
 use crate::index::dedup::Dedup;
 use crate::index::unreadable_entries::POSTDATED_MS;
@@ -227,7 +228,10 @@ async fn files_check(log: &Shared) -> Check {
         let _ = log.reader.keeps_issuers().await;
     };
     let _ = tokio::time::timeout(CHECK_TIMEOUT, look).await;
+    let names = tokio::time::timeout(CHECK_TIMEOUT, wrong_names(log)).await;
     let damaged = log.reader.tiles().damaged().in_words();
+    let damaged = [damaged, names.ok().flatten()].into_iter().flatten();
+    let damaged = damaged.reduce(|files, names| format!("{files}; {names}"));
     Check {
         name: "files",
         ok: damaged.is_none(),

@@ -1,5 +1,6 @@
 //! The state of a scrubber.
 
+use lucarne_tlog::Tile;
 use parking_lot::Mutex;
 
 use crate::status::state::Check;
@@ -22,9 +23,33 @@ pub(crate) struct Status {
     pub(crate) findings: u64,
     /// The reason why files cannot be checked now.
     pub(crate) away: Option<String>,
+    /// The names tiles that are wrong and were not restored, by data tile, with their problems.
+    names: Vec<(Tile, String)>,
 }
 
+/// Maximum number of names tiles in the list.
+const MOST_NAMES: usize = 5;
+
 impl ScrubStatus {
+    /// Adds a names tile that is wrong and was not restored.
+    pub(crate) fn note_names(&self, data: Tile, problem: String) {
+        let names = &mut self.0.lock().names;
+        names.retain(|(noted, _)| *noted != data);
+        if names.len() < MOST_NAMES {
+            names.push((data, problem));
+        }
+    }
+
+    /// Returns the names tiles that are wrong and were not restored, with their problems.
+    pub(crate) fn names(&self) -> Vec<(Tile, String)> {
+        self.0.lock().names.clone()
+    }
+
+    /// Removes a names tile that is right.
+    pub(crate) fn forget_names(&self, data: Tile) {
+        self.0.lock().names.retain(|(noted, _)| *noted != data);
+    }
+
     /// Formats the status as a health check. The list of damaged files is a separate check.
     pub(crate) fn check(&self, now_ms: u64) -> Check {
         let status = self.0.lock().clone();

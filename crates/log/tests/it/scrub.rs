@@ -230,3 +230,24 @@ async fn a_store_that_does_not_answer_is_not_taken_for_rot() {
     assert!(check(&log, "files").await.ok);
     log.shutdown().await;
 }
+
+/// Readers get names tiles that the log computes, but other servers of the directory do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_names_tile_that_cannot_be_restored_fails_the_check() {
+    let (world, log, _) = scrubbed().await;
+    files(&log, |check| check.ok).await;
+    world.assets.inject(|operation| {
+        let failed = AssetError::Immutable {
+            path: "tile/names/000".into(),
+        };
+        (operation == Operation::Replace).then_some(failed)
+    });
+    let path = "tile/names/000";
+    let right = world.assets.get(path).await.unwrap().unwrap();
+    world.assets.tamper(path, Some(flipped(&right)));
+    let said = files(&log, |check| !check.ok).await;
+    assert!(said.detail.contains(path), "{said:?}");
+    world.assets.heal();
+    files(&log, |check| check.ok).await;
+    log.shutdown().await;
+}

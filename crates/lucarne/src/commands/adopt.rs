@@ -2,11 +2,13 @@
 //!
 //! The order of the steps protects the log: all checks precede the first write. The index comes
 //! next, because the index belongs to Lucarne and can be rebuilt. A missing lock is created last.
+//! Before the index, names tiles that do not match their entries are written again.
 
 mod checked;
 mod findings;
 mod following;
 mod holders;
+mod names;
 pub(crate) mod options;
 mod places;
 mod preflight;
@@ -67,6 +69,10 @@ async fn adopt(
              takeover, start it with `{serve}`"
         );
         return Ok(findings.end("adoptable", &said, size));
+    }
+    if let Err(error) = names::write(log, foreign, &seen.names, findings).await {
+        findings.refused("names", &causes(&error));
+        return Ok(findings.fail("the log was not taken over; its tree and its lock are unchanged"));
     }
     if let Err(error) = index(log, foreign, findings).await {
         findings.refused("index", &causes(&error));

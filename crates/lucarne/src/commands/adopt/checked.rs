@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use lucarne_log::{
     Files, ForeignLog, FsckOptions, FsckPosition, KnownCheckpoint, Problem, SourceResponse, fsck,
 };
-use lucarne_tlog::TILE_WIDTH;
+use lucarne_tlog::{TILE_WIDTH, Tile};
 
 use super::findings::Verdict;
 use crate::commands::fsck::State;
@@ -26,6 +26,8 @@ pub(crate) struct Checked {
     pub(super) before: u64,
     pub(super) size: u64,
     printed: Vec<String>,
+    /// Data tiles whose names tiles do not match their entries. These findings are in `state`, too.
+    pub(super) names: Vec<Tile>,
 }
 
 impl Checked {
@@ -54,6 +56,7 @@ impl Checked {
             before: from.tile * TILE_WIDTH,
             size: published.size,
             printed: Vec::new(),
+            names: Vec::new(),
         };
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
         let tiles = fsck(files, foreign.checkpoint(), from, FsckOptions::new(at_once));
@@ -62,7 +65,10 @@ impl Checked {
             for finding in &tile.findings {
                 match finding.problem {
                     Problem::Unreadable(_) => checked.state.unread += 1,
-                    _ => checked.state.wrong += 1,
+                    _ => {
+                        checked.state.wrong += 1;
+                        checked.names.extend(Tile::parse_names(&finding.path));
+                    }
                 }
                 if checked.printed.len() < MAX_PRINTED {
                     checked.printed.push(finding.to_string());
@@ -83,6 +89,13 @@ impl Checked {
                 self.printed.join("; ")
             )
         })
+    }
+
+    /// Returns whether only names tiles are wrong. Names tiles are not signed: they are computed
+    /// from the entries.
+    pub(super) fn only_names(&self) -> bool {
+        let State { wrong, unread, .. } = self.state;
+        unread == 0 && wrong == self.names.len() as u64
     }
 
     /// Describes the range of entries that this check has verified.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use lucarne_log::{ForeignLog, Inspection, Log};
 use lucarne_storage::{Assets, LockError, SqlLock, read_file};
+use lucarne_tlog::Tile;
 use tokio::time::Instant;
 
 use super::checked::Checked;
@@ -44,6 +45,8 @@ pub(super) enum LockState {
 pub(super) struct Preflight {
     pub(super) foreign: Option<ForeignLog>,
     pub(super) lock: Option<LockState>,
+    /// Data tiles whose names tiles must be written again.
+    pub(super) names: Vec<Tile>,
 }
 
 impl Preflight {
@@ -80,15 +83,20 @@ impl Preflight {
                 (None, None)
             }
         };
+        let mut names = Vec::new();
         if let Some(foreign) = &foreign {
             if let DataPlace::Directory(directory) = &log.data.value {
                 tesseract_state(directory, foreign, findings);
             }
-            files(log, foreign, findings).await;
+            names = files(log, foreign, findings).await;
             let still = still(log, foreign, findings);
             stopped(begun + still, log, foreign, &assets, findings).await;
         }
-        Ok(Preflight { foreign, lock })
+        Ok(Preflight {
+            foreign,
+            lock,
+            names,
+        })
     }
 }
 
@@ -309,18 +317,34 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
     findings.add(".state", Verdict::Refused, &why);
 }
 
-async fn files(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) {
+/// Checks all files. Returns the data tiles whose names tiles must be written again.
+async fn files(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Vec<Tile> {
     let checked = match fsck::opened(&log.data.value).await {
         Ok((files, _)) => Checked::up_to(log, foreign, files).await,
         Err(error) => Err(error),
     };
-    match checked {
-        Err(error) => findings.add("files", Verdict::Unknown, &causes(&error)),
-        Ok(checked) => match checked.problem() {
-            Some(problem) => findings.add("files", checked.verdict(), &problem),
-            None => findings.right("files", &checked.extent()),
-        },
+    let checked = match checked {
+        Err(error) => {
+            findings.add("files", Verdict::Unknown, &causes(&error));
+            return Vec::new();
+        }
+        Ok(checked) => checked,
+    };
+    match checked.problem() {
+        Some(problem) if !checked.only_names() => {
+            findings.add("files", checked.verdict(), &problem);
+            return Vec::new();
+        }
+        _ => findings.right("files", &checked.extent()),
     }
+    if !checked.names.is_empty() {
+        let said = format!(
+            "{} names tiles do not match their entries: `adopt` computes and writes them again",
+            checked.names.len()
+        );
+        findings.add("names", Verdict::Noted, &said);
+    }
+    checked.names
 }
 
 #[cfg(test)]

@@ -447,3 +447,35 @@ fn given_back_to_tesseract_and_taken_again() {
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
+
+/// Sunlight writes no line for a certificate that Go cannot parse. Names tiles are not signed.
+#[test]
+fn names_tiles_that_lack_lines_are_written_again() {
+    let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
+        return;
+    };
+    let files = all_files(log.path());
+    let names = files
+        .keys()
+        .filter(|path| path.to_string_lossy().contains("tile/names/"));
+    let names: Vec<&PathBuf> = names.collect();
+    assert!(!names.is_empty(), "Sunlight writes names tiles");
+    // The gzip of nothing.
+    let nothing = [
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    for path in &names {
+        fs::write(path, nothing).unwrap();
+    }
+    let said = adopted(&log, &[&SUNLIGHT[..], &["--check"]].concat());
+    assert_has(&said, "names tiles do not match their entries");
+    assert_eq!(
+        fs::read(names[0]).unwrap(),
+        nothing,
+        "a check writes nothing"
+    );
+    let said = adopted(&log, &SUNLIGHT);
+    assert_has(&said, "names tiles were written");
+    let (code, said) = lucarne(log.path(), &["fsck", "-c", "sunlight.yaml"]);
+    assert_eq!(code, 0, "{said}");
+}
