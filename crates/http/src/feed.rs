@@ -38,7 +38,7 @@ const RETRY: &str = "retry: 5000\n\n";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Responds to a request for the feed.
-pub(crate) fn respond(
+pub(crate) async fn respond(
     log: &Arc<Log>,
     method: &Method,
     query: Option<&str>,
@@ -46,7 +46,10 @@ pub(crate) fn respond(
     client: &Arc<Client>,
     closing: &Arc<Signal>,
 ) -> Response {
-    let size = log.published().map_or(0, |published| published.size);
+    let size = log
+        .newest_published()
+        .await
+        .map_or(0, |published| published.size);
     let next = match first(query, asked, size) {
         Ok(next) => next,
         Err(error) => {

@@ -55,14 +55,25 @@ impl Monitoring {
 
     /// Responds to `checkpoint` with the signed note (C2SP tlog-checkpoint). A header reports a log
     /// that does not run, because the note does not show whether another checkpoint will follow.
-    pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
-        let mut response = self.newest(log, method, asked);
+    pub(crate) async fn checkpoint(
+        &self,
+        log: &Log,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
+        let newest = log.newest_published().await;
+        let mut response = self.newest(newest, method, asked);
         say_state(log, &mut response);
         response
     }
 
-    fn newest(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
-        let Some(published) = log.published() else {
+    fn newest(
+        &self,
+        newest: Option<Arc<Published>>,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
+        let Some(published) = newest else {
             let words = "this log has not published a checkpoint yet; retry in a moment\n";
             return unavailable(words);
         };
@@ -309,12 +320,12 @@ fn beyond(log: &Log, tile: Tile) -> String {
     }
 }
 
-/// Returns 404 for a resource that may exist soon, with a short cache lifetime.
+/// Returns 404 for a resource that may exist soon. Caches must not store this response.
 pub(crate) fn not_yet(words: &str) -> Response {
     plain(
         StatusCode::NOT_FOUND,
         &value::TEXT,
-        &value::NOT_YET,
+        &value::NO_STORE,
         words.to_owned(),
     )
 }

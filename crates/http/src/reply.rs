@@ -44,8 +44,6 @@ pub(crate) mod value {
         FOREVER = "public, max-age=31536000, immutable",
         // A checkpoint is stale after a second or two.
         MOMENT = "public, max-age=1, must-revalidate",
-        // Resources that may exist soon: a tile, an issuer.
-        NOT_YET = "public, max-age=2",
         // Resources that an operator may change.
         MINUTE = "public, max-age=60",
         NO_STORE = "no-store",

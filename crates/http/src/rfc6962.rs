@@ -35,11 +35,11 @@ pub(crate) async fn respond(
     let response = match log.rfc6962() {
         None => Err(off(log)),
         Some(reads) => match read {
-            Rfc6962Read::Sth => sth(log, &reads),
-            Rfc6962Read::SthConsistency => consistency(&reads, &parameters).await,
-            Rfc6962Read::ProofByHash => proof_by_hash(&reads, &parameters, client).await,
-            Rfc6962Read::Entries => entries(&reads, &parameters, client).await,
-            Rfc6962Read::EntryAndProof => entry_and_proof(&reads, &parameters, client).await,
+            Rfc6962Read::Sth => sth(log, &reads).await,
+            Rfc6962Read::SthConsistency => consistency(log, &reads, &parameters).await,
+            Rfc6962Read::ProofByHash => proof_by_hash(log, &reads, &parameters, client).await,
+            Rfc6962Read::Entries => entries(log, &reads, &parameters, client).await,
+            Rfc6962Read::EntryAndProof => entry_and_proof(log, &reads, &parameters, client).await,
         },
     };
     response.unwrap_or_else(ErrorResponse::into_response)
@@ -56,7 +56,8 @@ fn off(log: &Log) -> ErrorResponse {
 }
 
 /// `get-sth`, section 4.3.
-fn sth(log: &Log, reads: &Rfc6962Reads<'_>) -> Result<Response, ErrorResponse> {
+async fn sth(log: &Log, reads: &Rfc6962Reads<'_>) -> Result<Response, ErrorResponse> {
+    log.newest_published().await;
     let mut response = json(reads.tree_head()?.to_json(), &value::MOMENT);
     say_state(log, &mut response);
     Ok(response)
@@ -64,10 +65,12 @@ fn sth(log: &Log, reads: &Rfc6962Reads<'_>) -> Result<Response, ErrorResponse> {
 
 /// `get-sth-consistency`, section 4.4.
 async fn consistency(
+    log: &Log,
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
 ) -> Result<Response, ErrorResponse> {
     let (first, second) = (parameters.number("first")?, parameters.number("second")?);
+    log.reach(second).await.map_err(Rfc6962Error::from)?;
     let proof = reads.consistency(first, second).await?;
     let mut body = b"{\"consistency\":".to_vec();
     push_hashes(&proof, &mut body);
@@ -77,12 +80,14 @@ async fn consistency(
 
 /// `get-proof-by-hash`, section 4.5.
 async fn proof_by_hash(
+    log: &Log,
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
     client: &Arc<Client>,
 ) -> Result<Response, ErrorResponse> {
     let (hash, tree_size) = (parameters.hash("hash")?, parameters.number("tree_size")?);
     let _looking = looking(client)?;
+    log.reach(tree_size).await.map_err(Rfc6962Error::from)?;
     let (index, path) = reads.proof_by_hash(&hash, tree_size).await?;
     let mut body = format!("{{\"leaf_index\":{index},\"audit_path\":").into_bytes();
     push_hashes(&path, &mut body);
@@ -92,12 +97,15 @@ async fn proof_by_hash(
 
 /// `get-entries`, section 4.6.
 async fn entries(
+    log: &Log,
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
     client: &Arc<Client>,
 ) -> Result<Response, ErrorResponse> {
     let (start, end) = (parameters.number("start")?, parameters.number("end")?);
     let _looking = looking(client)?;
+    let needed = start.saturating_add(1);
+    log.reach(needed).await.map_err(Rfc6962Error::from)?;
     let found = reads.entries(start, end).await?;
     let cache = if found.is_final {
         &value::FOREVER
@@ -119,6 +127,7 @@ async fn entries(
 
 /// `get-entry-and-proof`, section 4.8.
 async fn entry_and_proof(
+    log: &Log,
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
     client: &Arc<Client>,
@@ -126,6 +135,7 @@ async fn entry_and_proof(
     let leaf_index = parameters.number("leaf_index")?;
     let tree_size = parameters.number("tree_size")?;
     let _looking = looking(client)?;
+    log.reach(tree_size).await.map_err(Rfc6962Error::from)?;
     let (entry, path) = reads.entry_and_proof(leaf_index, tree_size).await?;
     made_for(client, &value::FOREVER, move || {
         let mut body = b"{".to_vec();

@@ -219,6 +219,7 @@
 //! |---|---|
 //! | `follow`, `lease_watch` | a follower until it leads, and the detection of a silent leader |
 //! | `forward` | submissions from a follower to the leader |
+//! | `newest` | the newest checkpoint of all instances, for readers |
 //!
 //! ## `check`
 //!

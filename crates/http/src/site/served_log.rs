@@ -81,7 +81,8 @@ impl ServedLog {
             },
             Resource::Feed if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                feed::respond(log, &method, query, &headers, client, &self.closing)
+                let feed = feed::respond(log, &method, query, &headers, client, &self.closing);
+                Box::pin(feed).await
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
@@ -139,7 +140,7 @@ impl ServedLog {
         let now = || self.monitoring.checkpoint(&self.log, &Method::GET, asked);
         let after = match long_poll::after(query) {
             Ok(Some(after)) => after,
-            Ok(None) => return now(),
+            Ok(None) => return now().await,
             Err(error) => {
                 let detail = format!("`after` must be the number of entries of a tree: {error}");
                 return ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_query", detail)
@@ -148,7 +149,7 @@ impl ServedLog {
         };
         match long_poll::wait(&self.log, after, client, &self.closing).await {
             Ok(()) => {
-                let mut response = now();
+                let mut response = now().await;
                 let headers = response.headers_mut();
                 headers.insert(CACHE_CONTROL, value::NO_STORE.clone());
                 response
@@ -168,7 +169,7 @@ impl ServedLog {
         let (log, monitoring) = (&*self.log, &self.monitoring);
         log.follow().await;
         match resource {
-            Resource::Checkpoint => monitoring.checkpoint(log, method, asked),
+            Resource::Checkpoint => monitoring.checkpoint(log, method, asked).await,
             Resource::Tile(tile) => monitoring.tile(log, tile, method, asked, client).await,
             Resource::Names(data) => monitoring.names(log, data, method, asked, client).await,
             Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,

@@ -250,6 +250,8 @@ impl Follower {
 
     fn show(&mut self, published: VerifiedCheckpoint) {
         self.log.show(&self.tree, &published.note);
+        // The leader may have published any issuer.
+        self.log.reader.recovered();
         self.published = Some(published);
     }
 

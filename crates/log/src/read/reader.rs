@@ -44,6 +44,9 @@ struct View {
 pub(crate) struct Reader {
     assets: Arc<dyn Assets>,
     view: ArcSwapOption<View>,
+    /// A newer published checkpoint than the one of `view`, which this process has not followed
+    /// yet. Its tiles are read from storage.
+    ahead: ArcSwapOption<View>,
     cache: ReadCache,
     tiles: VerifiedTiles,
     /// The issuers that are being read.
@@ -84,6 +87,7 @@ impl Reader {
             assets: assets.store().clone(),
             tiles: VerifiedTiles::new(assets, cache.clone(), damaged),
             view: ArcSwapOption::empty(),
+            ahead: ArcSwapOption::empty(),
             cache,
             issuers: SingleFlight::default(),
             edges: SingleFlight::default(),
@@ -102,12 +106,30 @@ impl Reader {
 
     /// Shows this checkpoint to readers, with the tree that the checkpoint signs.
     pub(crate) fn publish(&self, published: Published, tree: Option<Arc<Tree>>) {
-        let size = published.size;
-        self.view.store(Some(Arc::new(View {
-            published: Arc::new(published),
-            tree,
-            read: OnceLock::new(),
-        })));
+        self.view.store(Some(Arc::new(View::new(published, tree))));
+        self.note_growth();
+    }
+
+    /// Shows a checkpoint that another process has published to readers, if it is newer than the
+    /// checkpoint that they see. Returns whether it is.
+    pub(crate) fn show_ahead(&self, published: Published) -> bool {
+        let age = |published: &Published| (published.size, published.timestamp_ms);
+        let is_newer = self.published().is_none_or(|seen| {
+            // Following reports another tree of the same size.
+            let is_fork = seen.size == published.size && seen.root != published.root;
+            age(&seen) < age(&published) && !is_fork
+        });
+        if is_newer {
+            self.ahead.store(Some(Arc::new(View::new(published, None))));
+            // The other process may have published any issuer.
+            self.absent.forget();
+            self.note_growth();
+        }
+        is_newer
+    }
+
+    fn note_growth(&self) {
+        let size = self.published().map_or(0, |published| published.size);
         self.grown
             .send_if_modified(|known| std::mem::replace(known, size) != size);
     }
@@ -122,8 +144,11 @@ impl Reader {
         self.grown.subscribe()
     }
 
+    /// Returns the newest checkpoint that readers see.
     pub(crate) fn published(&self) -> Option<Arc<Published>> {
-        self.view.load().as_ref().map(|view| view.published.clone())
+        let (view, ahead) = (self.view.load(), self.ahead.load());
+        let view = newer(view.as_ref(), ahead.as_ref())?;
+        Some(view.published.clone())
     }
 
     /// Returns the tiles in storage. Each tile is verified when it is read.
@@ -138,13 +163,11 @@ impl Reader {
 
     pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
         let (edge, view) = {
-            let view = self.view.load();
-            let Some(view) = view.as_ref() else {
+            let (view, ahead) = (self.view.load(), self.ahead.load());
+            let mut views = [&view, &ahead].into_iter().filter_map(|view| view.as_ref());
+            let Some(view) = views.find(|view| tile.covered_by(view.published.size)) else {
                 return Ok(None);
             };
-            if !tile.covered_by(view.published.size) {
-                return Ok(None);
-            }
             let edge = view.tree.as_ref().and_then(|tree| from_edge(tree, tile));
             if edge.is_some() {
                 self.counters.edge.inc();
@@ -267,7 +290,11 @@ impl Reader {
 
     /// Returns the right edge of the published tree; `None` if nothing is published.
     pub(crate) async fn signed_edge(&self) -> Result<Option<Arc<RightEdge>>, ReadError> {
-        match self.view.load_full() {
+        let newest = {
+            let (view, ahead) = (self.view.load(), self.ahead.load());
+            newer(view.as_ref(), ahead.as_ref()).cloned()
+        };
+        match newest {
             Some(view) => self.edge(&view).await.map(Some),
             None => Ok(None),
         }
@@ -289,6 +316,23 @@ impl Reader {
         };
         self.edges.join(view.published.size, reading).await
     }
+}
+
+impl View {
+    fn new(published: Published, tree: Option<Arc<Tree>>) -> Self {
+        View {
+            published: Arc::new(published),
+            tree,
+            read: OnceLock::new(),
+        }
+    }
+}
+
+/// Returns the view with the newer checkpoint; `view` if both are equally new.
+fn newer<'v>(view: Option<&'v Arc<View>>, ahead: Option<&'v Arc<View>>) -> Option<&'v Arc<View>> {
+    let age = |view: &&Arc<View>| (view.published.size, view.published.timestamp_ms);
+    // Of equal elements, `max_by_key` returns the last.
+    ahead.into_iter().chain(view).max_by_key(age)
 }
 
 /// Returns the right edge that the checkpoint signs, from its own tiles or from the tiles below.

@@ -53,6 +53,13 @@ impl Term {
         }
     }
 
+    /// Records that this process has published its newest checkpoint. Until the leader may have been
+    /// replaced, no other instance has a newer one.
+    pub(crate) fn published(&self) {
+        let until = self.changed.lock().any + self.instances.doubt();
+        self.log.instance.set_newest_until(Some(until));
+    }
+
     /// Records a commit that began at `at`. A commit renews the lease as well.
     pub(crate) fn committed(&self, at: Instant) {
         self.changed.lock().any = at;
@@ -112,6 +119,7 @@ impl Term {
     /// Releases the lease, so that another instance can take the lease at once. If the release
     /// fails, the lease lapses.
     pub(crate) async fn release(&self) {
+        self.log.instance.set_newest_until(None);
         let nobody = |lease: &Lease| Lease {
             holder: None,
             ..lease.clone()
@@ -145,6 +153,8 @@ impl Term {
                 Ok(()) => {
                     *held = new;
                     *self.changed.lock() = Changed { any: at, lease: at };
+                    let until = at + self.instances.doubt();
+                    self.log.instance.prolong_newest(until);
                     return Ok(());
                 }
                 Err(LeaseError::Lost) => {}

@@ -2,6 +2,7 @@
 
 mod following;
 mod pressure;
+mod readers;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

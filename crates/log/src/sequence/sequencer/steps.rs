@@ -209,6 +209,8 @@ impl Sequencer {
 
     async fn publish_checkpoint(&mut self) -> Result<(), Fatal> {
         self.enter(Phase::PublishCheckpoint);
+        // Other instances may show the checkpoint before this process does.
+        self.log.instance.set_newest_until(None);
         let checkpoint = Asset::new("checkpoint", self.committed.clone(), AssetKind::Checkpoint);
         self.log.assets.publish(vec![checkpoint]).await?;
         tracing::debug!(
@@ -217,6 +219,9 @@ impl Sequencer {
             "checkpoint published"
         );
         self.show();
+        if let Some(term) = &self.term {
+            term.published();
+        }
         Ok(())
     }
 
