@@ -219,6 +219,7 @@
 //! |---|---|
 //! | `follow`, `lease_watch` | a follower until it leads, and the detection of a silent leader |
 //! | `forward` | submissions from a follower to the leader |
+//! | `leader_clock` | the clock of the leader, compared with the clock of a follower |
 //! | `newest` | the newest checkpoint of all instances, for readers |
 //!
 //! ## `check`
@@ -241,6 +242,7 @@
 //! | [`Log`] | the handle of a log |
 //! | `supervise` | the log is opened, and reopened after failures |
 //! | `health` | the health checks |
+//! | `newest` | reads that take the other instances of the log into account |
 
 mod check;
 mod config;

@@ -1,6 +1,7 @@
 //! The handle of one log, for submissions and reads.
 
 pub(crate) mod health;
+mod newest;
 mod supervise;
 
 use std::sync::Arc;
@@ -378,31 +379,6 @@ impl Log {
         self.shared.reader.grown()
     }
 
-    /// Returns the newest checkpoint that any process of this log has shown to readers before this
-    /// call. Reads the published checkpoint from storage if another process may have a newer one.
-    /// If storage does not respond, returns the newest checkpoint that this process knows.
-    pub async fn newest_published(&self) -> Option<Arc<Published>> {
-        // Boxed, because nearly every read skips this large future.
-        if let Err(error) = Box::pin(self.shared.look_for_newest()).await {
-            let log = &self.shared.config.shortname;
-            tracing::debug!(log, %error, "readers may see an old checkpoint");
-        }
-        self.published()
-    }
-
-    /// Reads the published checkpoint from storage if readers see fewer than `size` entries, and
-    /// another process may have shown so many.
-    ///
-    /// # Errors
-    /// If storage cannot be read.
-    pub async fn reach(&self, size: u64) -> Result<(), ReadError> {
-        let seen = self.published().map_or(0, |published| published.size);
-        if seen < size {
-            Box::pin(self.shared.look_for_newest()).await?;
-        }
-        Ok(())
-    }
-
     /// Returns the checkpoint that readers see; `None` until this process has read or published a
     /// checkpoint.
     pub fn published(&self) -> Option<Arc<Published>> {
@@ -427,14 +403,6 @@ impl Log {
     pub async fn names_tile(&self, data: Tile) -> Result<Option<StoredFile>, ReadError> {
         self.reach_tile(data).await?;
         self.shared.reader.names(data).await
-    }
-
-    /// Does [`reach`](Self::reach) for a tile. A log with one instance skips it.
-    async fn reach_tile(&self, tile: Tile) -> Result<(), ReadError> {
-        match self.shared.config.instances {
-            Some(_) => self.reach(tile.end_leaf()).await,
-            None => Ok(()),
-        }
     }
 
     /// Validates a chain against this log's roots and policy, like the submission of a new entry.

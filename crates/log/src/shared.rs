@@ -30,6 +30,9 @@ use crate::status::state::{Published, State};
 use crate::submit::session::Session;
 use crate::submit::submissions::Submissions;
 
+/// Maximum age of a reading of the store's clock. This process may have been suspended meanwhile.
+const STORE_DATE_LIFETIME: Duration = Duration::from_secs(60);
+
 /// The state of one log that all of its tasks share.
 pub(crate) struct Shared {
     pub(crate) config: Arc<LogConfig>,
@@ -115,6 +118,14 @@ impl Shared {
         };
         self.reader.publish(published, Some(tree.clone()));
         self.submissions.show(tree.size());
+    }
+
+    /// Returns the time of the store's clock at `at`, in Unix milliseconds; `None` if the store has
+    /// no clock, or has not responded recently.
+    pub(crate) fn store_ms(&self, at: Instant) -> Option<u64> {
+        let date = self.assets.stats().date()?;
+        let age = at.saturating_duration_since(date.at);
+        (age <= STORE_DATE_LIFETIME).then(|| date.unix_ms + age.as_millis() as u64)
     }
 
     /// Syncs storage up to `size`, and cuts the journal.

@@ -19,7 +19,7 @@
 //! | [`JournalContents`], [`holders`] | inspection by other processes |
 //! | [`read_file`], [`max_file_bytes`] | safe reading of files of a log by other processes |
 //! | [`TesseraState`] | the state of a tree that TesseraCT left in a bucket |
-//! | [`Observer`], [`Operation`], [`Stats`] | requests and counters for metrics |
+//! | [`Observer`], [`Operation`], [`Stats`], [`StoreDate`] | requests and counters for metrics |
 //! | [`object`], [`secrets`] | configuration of buckets, keys in secret managers |
 //! | [`guards`] | rules that tests disable one by one |
 //! | `posix`, `blocking_pool` | directories, and threads for work that may hang |
@@ -110,4 +110,4 @@ pub use posix::{Holder, Holders, PosixAssets, PosixRepairs, holders, make_privat
 pub use read_assets::{ForReader, ReadAssets};
 pub use repairs::{Removed, Repairs};
 pub use sql::{SqlLock, TesseraState};
-pub use stats::Stats;
+pub use stats::{Stats, StoreDate};

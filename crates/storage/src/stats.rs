@@ -5,6 +5,9 @@ mod requests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// Counters of a back end since it was opened. Counters only grow.
 #[derive(Default)]
@@ -16,8 +19,18 @@ pub struct Stats {
     removed_files: AtomicU64,
     requests: AtomicU64,
     hedges: AtomicU64,
+    date: Mutex<Option<StoreDate>>,
     #[cfg(feature = "object-stores")]
     observer: Option<std::sync::Arc<dyn crate::Observer>>,
+}
+
+/// The clock of a store, from the `Date` of one of its responses.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreDate {
+    /// The time of the store in Unix milliseconds, in whole seconds.
+    pub unix_ms: u64,
+    /// The time when the response arrived.
+    pub at: Instant,
 }
 
 impl fmt::Debug for Stats {
@@ -67,6 +80,17 @@ impl Stats {
     /// slow.
     pub fn hedges(&self) -> u64 {
         self.hedges.load(Relaxed)
+    }
+
+    /// Returns the clock of the store at its last response; `None` if the store has no clock of its
+    /// own.
+    pub fn date(&self) -> Option<StoreDate> {
+        *self.date.lock()
+    }
+
+    /// Records the clock of the store.
+    pub fn set_date(&self, date: StoreDate) {
+        *self.date.lock() = Some(date);
     }
 
     pub(crate) fn synced(&self) {

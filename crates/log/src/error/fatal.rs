@@ -90,6 +90,17 @@ pub enum Fatal {
         /// The size of the jump in milliseconds.
         ahead_ms: u64,
     },
+    /// The clock is ahead of the clock of the store.
+    #[error(
+        "the clock is {ahead_ms} ms ahead of the clock of the store: nothing is signed, because a \
+         checkpoint that is signed ahead of its time would stop the log until then. Correct the \
+         wrong clock; if only the clock of the store is wrong, start the log with `lucarne serve \
+         --confirm-clock` and today's date (UTC, as 2026-07-01)"
+    )]
+    AheadOfStore {
+        /// The difference in milliseconds.
+        ahead_ms: u64,
+    },
     /// The log's last signature is so old that the clock may be wrong.
     #[error(
         "the clock is more than {days} days after the last signed checkpoint: a checkpoint that is signed ahead of its time would stop the log until then. If the clock is wrong, correct it; if the log was down for so long, start it with `lucarne serve --confirm-clock` and today's date (UTC, as 2026-07-01)"

@@ -17,6 +17,7 @@
 //! takes the lead.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lucarne_storage::{Lease, LeaseError};
 use tokio::task::spawn_blocking;
@@ -30,11 +31,13 @@ use crate::error::inconsistency::StorageInconsistency;
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::forward::forward;
+use crate::instances::leader_clock::LeaderClock;
 use crate::instances::lease_watch::LeaseWatch;
 use crate::recovery::known_checkpoints::{self, History};
 use crate::recovery::recover;
 use crate::sequence::term::Term;
 use crate::shared::Shared;
+use crate::status::clock_jump::{believable, confirmed_by_store, next_timestamp};
 use crate::status::state::State;
 use crate::submit::forward_queue::{Forwarder, Leader};
 use crate::submit::forward_wire::Pressure;
@@ -54,7 +57,32 @@ struct Follower {
     published: Option<VerifiedCheckpoint>,
     /// The lock's checkpoint at the last read.
     committed: Vec<u8>,
+    /// The timestamp of `committed`.
+    signed_ms: u64,
     watch: LeaseWatch,
+    leader_clock: LeaderClock,
+    /// The last attempt to lead, if it failed.
+    failed: Option<FailedLead>,
+}
+
+/// A failed attempt to lead.
+struct FailedLead {
+    problem: String,
+    at: Instant,
+    /// The pause before the next attempt, in which another instance can lead.
+    pause: Duration,
+}
+
+/// First pause after a failed attempt to lead. The pause doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause after a failed attempt to lead.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The result of one look at lock and lease.
+struct Looked {
+    ended: Option<Ended>,
+    /// The reason why this instance cannot lead, or cannot follow, as text for operators.
+    trouble: Option<String>,
 }
 
 /// The reasons why following ends.
@@ -97,6 +125,9 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
         tree: Arc::new(tree),
         published: None,
         committed: Vec::new(),
+        signed_ms: 0,
+        leader_clock: LeaderClock::default(),
+        failed: None,
     };
     if let Some(published) = published {
         follower.show(published);
@@ -153,7 +184,16 @@ impl Follower {
             if led.as_ref().is_err_and(|fatal| !fatal.is_overtaken()) {
                 term.release().await;
             }
-            led?;
+            match led {
+                // The attempt failed before this instance led: it goes on following.
+                Err(fatal) if fatal.is_passing() && !self.session.pool.is_closed() => {
+                    self.note_failed(&fatal);
+                }
+                led => {
+                    led?;
+                    self.failed = None;
+                }
+            }
             // This instance no longer leads: submissions in progress go to the new leader.
             self.session.follow(self.forwarder.clone());
             self.tree = self.log.reader.tree().unwrap_or_else(|| self.tree.clone());
@@ -176,8 +216,11 @@ impl Follower {
             }
             was_idle = closing && is_idle;
             let behind = match self.look(!closing).await {
-                Ok(Some(ended)) => return Ok(ended),
-                Ok(None) => {
+                Ok(looked) => {
+                    if let Some(ended) = looked.ended {
+                        return Ok(ended);
+                    }
+                    self.log.status.note_trouble(looked.trouble);
                     let published = self.published.as_ref();
                     published.is_none_or(|published| published.note != self.committed)
                 }
@@ -204,48 +247,109 @@ impl Follower {
 
     /// Reads lock and lease once, and applies the changes. Takes the lead if no other instance
     /// leads and `may` is true.
-    async fn look(&mut self, may: bool) -> Result<Option<Ended>, Fatal> {
+    async fn look(&mut self, may: bool) -> Result<Looked, Fatal> {
         let (at, id) = (Instant::now(), self.log.config.key.log_id());
         let lock = &*self.log.lock;
         let (committed, lease) = tokio::join!(lock.load(&id.0), Lease::load(lock, &id.0));
         let committed = committed?;
+        let mut signed_ms = None;
         if committed.as_ref() != Some(&self.committed) {
             let head = self.log.committed_is(committed).await?;
             if let Some(published) = &self.published {
                 recover::not_newer(published, &head, &*self.log.assets, lock)?;
             }
             self.committed = head.note.to_vec();
+            self.signed_ms = head.timestamp_ms;
+            signed_ms = Some(head.timestamp_ms);
         }
-        let (lease, may) = match lease {
-            Err(unreadable @ LeaseError::Unreadable { .. }) => {
-                self.log.status.note_trouble(Some(unreadable.to_string()));
-                (None, false)
-            }
-            lease => {
-                self.log.status.note_trouble(None);
-                (lease?, may)
-            }
+        let wall_ms = self.log.config.clock.now_ms();
+        let clocks = (wall_ms, Instant::now());
+        self.leader_clock.note(at, signed_ms, clocks);
+        let (lease, mut trouble) = match lease {
+            Err(unreadable @ LeaseError::Unreadable { .. }) => (None, Some(unreadable.to_string())),
+            lease => (lease?, self.wrong_clock(clocks)),
         };
         let lapsed = self.watch.note(&self.committed, lease.as_ref(), at);
         let held = lease.as_ref().and_then(|lease| lease.holder);
         let is_free = lapsed || held.is_none_or(|holder| holder == self.log.instance.holder);
         let leader = lease.as_ref().filter(|_| !is_free);
         self.set_leader(leader);
+        let is_barred = trouble.is_some();
+        trouble = trouble.or_else(|| match leader {
+            Some(leader) => self.same_address(leader),
+            None => self.failed.as_ref().map(|failed| failed.problem.clone()),
+        });
+        let failed = self.failed.as_ref();
+        let pauses = failed.is_some_and(|failed| failed.at.elapsed() < failed.pause);
+        let may = may && !is_barred && !pauses;
         if may
             && is_free
             && let Some(term) = self.take(lease).await?
         {
-            return Ok(Some(Ended::Leads(Arc::new(term))));
+            let ended = Some(Ended::Leads(Arc::new(term)));
+            return Ok(Looked { ended, trouble });
         }
         let published = self.published.as_ref();
-        if published.is_some_and(|published| published.note == self.committed) {
-            return Ok(None);
-        }
-        if self.advance().await? {
-            Ok(None)
+        let is_newest = published.is_some_and(|published| published.note == self.committed);
+        let ended = if is_newest || self.advance().await? {
+            None
         } else {
-            Ok(Some(Ended::Behind))
+            Some(Ended::Behind)
+        };
+        Ok(Looked { ended, trouble })
+    }
+
+    /// Returns the reason why this instance must not sign with its clock, as text that changes
+    /// seldom.
+    fn wrong_clock(&self, (wall_ms, now): (u64, Instant)) -> Option<String> {
+        if let Some(problem) = self.leader_clock.problem(wall_ms, now) {
+            return Some(problem);
         }
+        if next_timestamp(wall_ms, self.signed_ms).is_err() {
+            return Some(
+                "the clock of this instance is more than 10 s behind the newest checkpoint, so \
+                 this instance does not take the lead: correct the clock"
+                    .into(),
+            );
+        }
+        if self.log.config.clock.is_confirmed() {
+            return None;
+        }
+        if let Err(unconfirmed) = believable(wall_ms, self.signed_ms) {
+            return Some(unconfirmed.to_string());
+        }
+        let store_ms = self.log.store_ms(now.into_std());
+        let confirmed = confirmed_by_store(wall_ms, self.signed_ms, store_ms);
+        confirmed.is_err().then(|| {
+            format!(
+                "the clock of this instance is more than a minute ahead of the clock of {}, so \
+                 this instance does not take the lead: correct the wrong clock",
+                self.log.assets.location()
+            )
+        })
+    }
+
+    /// Returns the problem of another instance that leads with the address of this instance.
+    fn same_address(&self, leader: &Lease) -> Option<String> {
+        let own = &self.instances.address;
+        (leader.address == *own && self.watch.holder_lives()).then(|| {
+            format!(
+                "the leading instance has the same `address`, {own}, as this instance, which \
+                 cannot forward submissions: configure another `address` for each instance"
+            )
+        })
+    }
+
+    /// Records a failed attempt to lead.
+    fn note_failed(&mut self, fatal: &Fatal) {
+        let log = &self.log.config.shortname;
+        tracing::warn!(log, error = %fatal, "cannot take the lead: following");
+        let last = self.failed.as_ref().map(|failed| failed.pause);
+        self.failed = Some(FailedLead {
+            problem: format!("cannot take the lead: {fatal}"),
+            at: Instant::now(),
+            pause: last.map_or(FIRST_PAUSE, |last| (2 * last).min(LONGEST_PAUSE)),
+        });
     }
 
     fn show(&mut self, published: VerifiedCheckpoint) {

@@ -18,6 +18,8 @@ pub(crate) struct LeaseWatch {
     seen: Option<(Vec<u8>, Option<Lease>)>,
     looked: Option<Instant>,
     silent: Duration,
+    /// Whether the holder of the lease has changed lock or lease since it was first seen.
+    lives: bool,
 }
 
 impl LeaseWatch {
@@ -29,7 +31,13 @@ impl LeaseWatch {
             seen: None,
             looked: None,
             silent: Duration::ZERO,
+            lives: false,
         }
+    }
+
+    /// Returns whether the holder of the lease was alive while this process watched.
+    pub(crate) fn holder_lives(&self) -> bool {
+        self.lives
     }
 
     /// Records lock and lease at the time of a poll. Returns `true` if the lease has lapsed.
@@ -45,6 +53,9 @@ impl LeaseWatch {
             }
             _ => {
                 self.silent = Duration::ZERO;
+                let holder = |lease: Option<&Lease>| lease.map(|lease| (lease.holder, lease.epoch));
+                let seen = self.seen.as_ref();
+                self.lives = seen.is_some_and(|(_, seen)| holder(seen.as_ref()) == holder(lease));
                 self.seen = Some((checkpoint.to_vec(), lease.cloned()));
             }
         }

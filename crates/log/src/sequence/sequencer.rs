@@ -119,8 +119,10 @@ impl Sequencer {
             tracing::debug!(log, ?phase, "sequencing failed");
         }
         self.session.pool.abandon();
-        if let (Ok(()), Some(term)) = (&result, &self.term) {
-            // This process signs nothing more, so another instance may take the lease at once.
+        let is_overtaken = result.as_ref().is_err_and(Fatal::is_overtaken);
+        if let Some(term) = self.term.as_ref().filter(|_| !is_overtaken) {
+            // This process signs nothing more, so another instance may take the lease at once, even
+            // if the index or its disk delays the end.
             term.release().await;
         }
         let result = match result {
@@ -238,11 +240,9 @@ impl Sequencer {
         let (now_ms, at) = (clock.now_ms(), std::time::Instant::now());
         let signed_ms = self.tree.timestamp_ms;
         let next = next_timestamp(now_ms, signed_ms)?;
-        let confirmed = clock.is_confirmed();
-        self.log
-            .status
-            .jumps
-            .trust(now_ms, at, signed_ms, confirmed)?;
+        let (confirmed, store_ms) = (clock.is_confirmed(), self.log.store_ms(at));
+        let jumps = &self.log.status.jumps;
+        jumps.trust(now_ms, at, signed_ms, confirmed, store_ms)?;
         Ok(next)
     }
 }

@@ -120,6 +120,9 @@ impl Term {
     /// fails, the lease lapses.
     pub(crate) async fn release(&self) {
         self.log.instance.set_newest_until(None);
+        if self.lease.lock().await.holder.is_none() {
+            return;
+        }
         let nobody = |lease: &Lease| Lease {
             holder: None,
             ..lease.clone()

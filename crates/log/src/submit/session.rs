@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     /// The queue for the leading instance; `None` if this instance leads. With a queue, the pool is
     /// unused.
     forwarder: ArcSwapOption<Forwarder>,
+    /// The start of the write to the index that is in progress.
+    indexing: Mutex<Option<Instant>>,
 }
 
 impl Session {
@@ -34,7 +37,18 @@ impl Session {
             lookups: lookups.map_err(|error| Fatal::Internal(error.to_string()))?,
             dedup,
             forwarder: ArcSwapOption::empty(),
+            indexing: Mutex::default(),
         })
+    }
+
+    /// Records that a write to the index begins or has ended.
+    pub(crate) fn note_indexing(&self, begins: bool) {
+        *self.indexing.lock() = begins.then(Instant::now);
+    }
+
+    /// Returns how long the current write to the index has taken so far.
+    pub(crate) fn indexing(&self) -> Option<Duration> {
+        self.indexing.lock().map(|since| since.elapsed())
     }
 
     /// Records that another instance leads from now on.

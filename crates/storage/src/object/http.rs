@@ -134,6 +134,7 @@ impl Transport {
         let response = timeout_at(start, self.client.request(request)).await;
         let response = response.map_err(late)?.map_err(|e| failed(&e))?;
         let (parts, mut body) = response.into_parts();
+        self.options.stats.responded(&parts.headers);
         let mut whole = BytesMut::new();
         let mut deadline = start;
         while let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(late)? {

@@ -57,6 +57,7 @@ impl Follower {
                 self.take_up(grown, None).await?;
             }
             log.reader.recovered();
+            log.status.note_trouble(None);
             let (opened, session) = (log.clone(), self.session.clone());
             let sequencer = Sequencer::new(log, session.clone(), recovered, Some(term.clone()));
             sequencer

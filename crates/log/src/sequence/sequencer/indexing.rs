@@ -66,9 +66,11 @@ pub(super) async fn index(
 ) -> Result<(), Fatal> {
     while let Some(Indexing { entries, head }) = rounds.recv().await {
         let indexed = session.clone();
+        session.note_indexing(true);
         spawn_blocking(move || indexed.dedup.extend(entries.into_iter(), head.size, head))
             .await
             .map_err(panicked)??;
+        session.note_indexing(false);
         session.pool.forget_oldest();
         log.metrics.dedup_indexed.set(session.dedup.known() as i64);
     }
