@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -30,6 +30,8 @@ const MOST_FRESH: usize = 64;
 const MOST_OLD: usize = 16;
 /// Bytes after which a batch takes no further entry.
 const MOST_BYTES: usize = 1 << 20;
+/// Time after which an instance that has the lease, and does not lead, is reported.
+const NOT_LEADING: Duration = Duration::from_secs(5);
 /// Maximum time that an entry waits for other entries of its batch.
 const MOST_GATHERING: Duration = Duration::from_millis(20);
 
@@ -93,7 +95,7 @@ impl Shared {
         let Some(leader) = leaders.borrow_and_update().clone() else {
             return;
         };
-        let (items, outcomes): (Vec<_>, Vec<_>) = batch
+        let (items, mut outcomes): (Vec<_>, Vec<_>) = batch
             .into_iter()
             .map(|queued| (queued.item, queued.outcome))
             .unzip();
@@ -104,6 +106,8 @@ impl Shared {
             answer = asked => answer,
             // A leader that has lost the lease may never respond.
             _ = leaders.wait_for(|now| now.as_ref() != Some(&leader)) => return,
+            // No submission waits for the response any more.
+            () = all_gone(&mut outcomes) => return,
         };
         let refused = |status| Undelivered::refused(&leader.address, status);
         let answer = answer.map_err(Undelivered::from).and_then(|bytes| {
@@ -117,6 +121,11 @@ impl Shared {
             Ok(answer) if answer.status == Status::Taken => answer,
             // The other instance is no longer the leader: find the new leader at once.
             Ok(answer) if answer.status == Status::NotLeading => {
+                if self.instance.leads_not(&leader) >= NOT_LEADING {
+                    let address = leader.address.clone();
+                    let problem = Undelivered::NotLeading { address };
+                    self.status.note_refusal(Some(problem.to_string()));
+                }
                 return self.instance.nudge.notify_one();
             }
             Ok(answer) => {
@@ -194,6 +203,13 @@ impl Shared {
     }
 }
 
+/// Waits until no submission waits for any of these outcomes.
+async fn all_gone(outcomes: &mut [oneshot::Sender<Outcome>]) {
+    for outcome in outcomes {
+        outcome.closed().await;
+    }
+}
+
 async fn outcome(at: Result<At, SubmitError>) -> Outcome {
     let place = match at {
         Ok(At::Index(place)) => Ok((place.index, place.timestamp_ms)),
@@ -233,6 +249,11 @@ enum Undelivered {
          configuration for all instances"
     )]
     Configuration { address: String },
+    #[error(
+        "the instance at {address} has the lease, and responds that it does not lead: if another \
+         instance has the same `address`, configure another `address` for each instance"
+    )]
+    NotLeading { address: String },
     #[error(
         "the leading instance at {address} has an incompatible version, and refuses submissions \
          from this instance: run the same version on all instances"

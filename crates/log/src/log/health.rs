@@ -13,6 +13,7 @@ use crate::index::unreadable_entries::POSTDATED_MS;
 use crate::shared::Shared;
 use crate::status::clock_jump::TOLERATED_MS;
 use crate::status::state::{Check, Health, State};
+use crate::submit::session::Session;
 
 /// Maximum age of a result before the checks run again. The checks cost the lock and the disk some
 /// work.
@@ -22,6 +23,8 @@ const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
 /// Free space in bytes below which operators must act.
 const MIN_HEADROOM: u64 = 512 << 20;
 const HOUR_MS: f64 = 3_600_000.0;
+/// Time after which a write to the dedup index that has not ended is reported.
+const INDEX_STANDS: Duration = Duration::from_secs(5);
 /// Timeout of a check of the lock or of storage.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -139,7 +142,7 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         checks.push(instances_check(log));
     }
     if let Some(session) = log.submissions.session.load().as_ref() {
-        checks.push(dedup_check(log, &session.dedup));
+        checks.push(dedup_check(log, session));
     }
     checks
 }
@@ -244,9 +247,18 @@ async fn files_check(log: &Shared) -> Check {
 
 /// Reports the state of the dedup index. The log accepts submissions without its whole index, but
 /// the operator must restore unreadable tiles.
-fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
+fn dedup_check(log: &Shared, session: &Session) -> Check {
+    let dedup = &session.dedup;
+    let stands = session.indexing().filter(|time| *time >= INDEX_STANDS);
     let (backlog, unknown) = (dedup.backlog(), dedup.gaps.entries());
     let problems = [
+        stands.map(|time| {
+            format!(
+                "the disk of the dedup index in {} has not responded for {} s",
+                log.config.cache.display(),
+                time.as_secs()
+            )
+        }),
         dedup.is_distrusted().then(|| {
             format!(
                 "the dedup index in {} returned a wrong place; no SCT was signed for this place. \
@@ -347,5 +359,32 @@ fn clock_check(now_ms: u64, signed_ms: Option<u64>, ahead_ms: u64) -> Check {
             (0, ahead_ms) => format!("jumped {ahead_ms} ms ahead since the last round"),
             (behind_ms, _) => format!("{behind_ms} ms behind the newest checkpoint"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submit::submission::tests::{World, settled, stop};
+
+    #[tokio::test]
+    async fn an_index_whose_disk_hangs_is_reported() {
+        let cache = tempfile::tempdir().unwrap();
+        let log = World::new(cache.path()).await.start();
+        settled(&log, |state| *state == State::Running).await;
+        let session = log.submissions.session.load_full().unwrap();
+        let now = tokio::time::Instant::now();
+        session.note_indexing(Some(now));
+        assert!(dedup_check(&log, &session).ok, "a write may take a moment");
+        session.note_indexing(now.checked_sub(INDEX_STANDS));
+        let check = dedup_check(&log, &session);
+        assert!(
+            !check.ok && check.detail.contains("has not responded for 5 s"),
+            "{check:?}"
+        );
+        session.note_indexing(None);
+        assert!(dedup_check(&log, &session).ok);
+        drop(session);
+        stop(&log).await;
     }
 }

@@ -1,5 +1,7 @@
 //! This process among the instances of a log.
 
+use std::time::Duration;
+
 use lucarne_storage::HolderId;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -26,6 +28,8 @@ pub(crate) struct Instance {
     /// The time until which no instance can have published a newer checkpoint than this process
     /// has; `None` if another instance leads, or while this process publishes a checkpoint.
     newest_until: Mutex<Option<Instant>>,
+    /// The instance that has the lease and first responded at this time that it does not lead.
+    leads_not: Mutex<Option<(Leader, Instant)>>,
 }
 
 /// A read of the published checkpoint for readers.
@@ -46,7 +50,17 @@ impl Instance {
             configuration: config.sum(),
             look: tokio::sync::Mutex::default(),
             newest_until: Mutex::default(),
+            leads_not: Mutex::default(),
         }
+    }
+
+    /// Records that the instance with the lease has responded that it does not lead. Returns the
+    /// time since its first such response.
+    pub(crate) fn leads_not(&self, leader: &Leader) -> Duration {
+        let mut known = self.leads_not.lock();
+        let same = known.take_if(|(known, _)| *known == *leader);
+        let (_, since) = known.insert(same.unwrap_or_else(|| (leader.clone(), Instant::now())));
+        since.elapsed()
     }
 
     /// Returns whether this process surely has the newest checkpoint that any instance has

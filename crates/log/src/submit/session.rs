@@ -41,9 +41,9 @@ impl Session {
         })
     }
 
-    /// Records that a write to the index begins or has ended.
-    pub(crate) fn note_indexing(&self, begins: bool) {
-        *self.indexing.lock() = begins.then(Instant::now);
+    /// Records that a write to the index has begun at this time, or that it has ended.
+    pub(crate) fn note_indexing(&self, since: Option<Instant>) {
+        *self.indexing.lock() = since;
     }
 
     /// Returns how long the current write to the index has taken so far.

@@ -26,7 +26,8 @@ use crate::submit::session::Session;
 use crate::submit::steps::StepTimes;
 use crate::submit::submissions::Submissions;
 
-/// Maximum time that a submission waits for a leading instance.
+/// Maximum time that a submission waits for a leading instance, and for a response of this instance
+/// beyond the time that the instance's pool needs.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds of Retry-After while the speed of reading a backlog is unknown.
 const FIRST_PACE: u64 = 5;
@@ -253,7 +254,15 @@ impl Submissions {
         lane: Lane,
         outcome: oneshot::Receiver<Outcome>,
     ) -> Result<LeafPosition, SubmitError> {
-        let (index, timestamp_ms) = match outcome.await {
+        let session = self.session.load_full();
+        let forwarder = session.as_ref().and_then(|session| session.follows());
+        drop(session);
+        let pool = forwarder.map_or(0, |forwarder| forwarder.retry_after_seconds(lane));
+        let wait = LEADER_TIMEOUT + Duration::from_secs(u64::from(pool.saturating_sub(1)));
+        let Ok(outcome) = timeout(wait, outcome).await else {
+            return Err(self.leader_is_silent(wait));
+        };
+        let (index, timestamp_ms) = match outcome {
             Ok(Outcome::Placed {
                 index,
                 timestamp_ms,
@@ -324,6 +333,25 @@ impl Submissions {
                 } => return Err(self.refused(lane, retry_after_seconds)),
                 Joined::Closed => return Err(self.unavailable()),
             }
+        }
+    }
+
+    /// Reports a leader that has accepted entries and does not respond.
+    fn leader_is_silent(&self, wait: Duration) -> SubmitError {
+        if let State::Following {
+            leader: Some(address),
+        } = self.status.state()
+        {
+            let problem = format!(
+                "the leading instance at {address} has not responded to forwarded submissions for \
+                 {} s",
+                wait.as_secs()
+            );
+            self.status.note_refusal(Some(problem));
+        }
+        SubmitError::Unavailable {
+            retry_after_seconds: 1,
+            reason: "the leading instance does not respond to submissions".into(),
         }
     }
 

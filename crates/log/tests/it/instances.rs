@@ -1,8 +1,10 @@
 //! Several instances of one log: one leads, the others follow, and replace it.
 
+mod clocks;
 mod following;
 mod pressure;
 mod readers;
+mod troubles;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

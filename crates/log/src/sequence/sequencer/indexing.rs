@@ -6,7 +6,7 @@ use std::time::Duration;
 use lucarne_ct::Identity;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Sequencer, panicked};
 use crate::data::tree::TreeHead;
@@ -66,11 +66,11 @@ pub(super) async fn index(
 ) -> Result<(), Fatal> {
     while let Some(Indexing { entries, head }) = rounds.recv().await {
         let indexed = session.clone();
-        session.note_indexing(true);
+        session.note_indexing(Some(Instant::now()));
         spawn_blocking(move || indexed.dedup.extend(entries.into_iter(), head.size, head))
             .await
             .map_err(panicked)??;
-        session.note_indexing(false);
+        session.note_indexing(None);
         session.pool.forget_oldest();
         log.metrics.dedup_indexed.set(session.dedup.known() as i64);
     }
