@@ -42,6 +42,10 @@ pub(crate) mod value {
 
         // Resources that never change.
         FOREVER = "public, max-age=31536000, immutable",
+        // Resources that never change, and depend on the query. A shared cache that ignores queries
+        // would return the response to another query.
+        FOREVER_PRIVATE = "private, max-age=31536000, immutable",
+        MOMENT_PRIVATE = "private, max-age=1, must-revalidate",
         // A checkpoint is stale after a second or two.
         MOMENT = "public, max-age=1, must-revalidate",
         // Resources that an operator may change.

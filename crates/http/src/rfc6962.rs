@@ -75,7 +75,7 @@ async fn consistency(
     let mut body = b"{\"consistency\":".to_vec();
     push_hashes(&proof, &mut body);
     body.push(b'}');
-    Ok(json(body, &value::FOREVER))
+    Ok(json(body, &value::FOREVER_PRIVATE))
 }
 
 /// `get-proof-by-hash`, section 4.5.
@@ -92,7 +92,7 @@ async fn proof_by_hash(
     let mut body = format!("{{\"leaf_index\":{index},\"audit_path\":").into_bytes();
     push_hashes(&path, &mut body);
     body.push(b'}');
-    Ok(json(body, &value::FOREVER))
+    Ok(json(body, &value::FOREVER_PRIVATE))
 }
 
 /// `get-entries`, section 4.6.
@@ -108,9 +108,9 @@ async fn entries(
     log.reach(needed).await.map_err(Rfc6962Error::from)?;
     let found = reads.entries(start, end).await?;
     let cache = if found.is_final {
-        &value::FOREVER
+        &value::FOREVER_PRIVATE
     } else {
-        &value::MOMENT
+        &value::MOMENT_PRIVATE
     };
     made_for(client, cache, move || {
         let mut body = b"{\"entries\":[".to_vec();
@@ -137,7 +137,7 @@ async fn entry_and_proof(
     let _looking = looking(client)?;
     log.reach(tree_size).await.map_err(Rfc6962Error::from)?;
     let (entry, path) = reads.entry_and_proof(leaf_index, tree_size).await?;
-    made_for(client, &value::FOREVER, move || {
+    made_for(client, &value::FOREVER_PRIVATE, move || {
         let mut body = b"{".to_vec();
         push_entry(&entry, &mut body);
         body.extend_from_slice(b",\"audit_path\":");

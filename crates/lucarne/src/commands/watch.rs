@@ -3,6 +3,7 @@
 mod history;
 mod log;
 mod screen;
+mod through;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use lucarne_scenarios::ct::LogOptions;
 use self::history::History;
 use self::log::{Look, Watched};
 use self::screen::Screen;
+use self::through::Through;
 use super::{duration, failed};
 use crate::runtime;
 use crate::signals::{Signals, Wish};
@@ -37,6 +39,10 @@ pub struct Options {
     /// URL of the log (its monitoring prefix)
     #[arg(value_name = "URL")]
     pub url: String,
+
+    /// Also check the log at this URL, its public address behind a cache, and compare the responses
+    #[arg(long, value_name = "URL")]
+    pub through: Option<String>,
 
     /// Check once, print the result, and exit
     #[arg(long)]
@@ -117,9 +123,14 @@ async fn watch(options: &Options) -> Result<ExitCode> {
         watched = Watched::begin(&log) => watched?,
         () = stopped(&mut signals, terminal) => return Ok(ExitCode::SUCCESS),
     };
+    let through = match &options.through {
+        Some(url) => Some(Through::begin(&watched, &log, url).await?),
+        None => None,
+    };
     let mut watch = Watch {
         options,
         watched,
+        through,
         screen: Screen::new(options.json),
         history: History::default(),
         not_before: Instant::now(),
@@ -145,6 +156,7 @@ async fn watch(options: &Options) -> Result<ExitCode> {
 struct Watch<'o> {
     options: &'o Options,
     watched: Watched,
+    through: Option<Through>,
     screen: Screen,
     history: History,
     /// Time of the next check, if the log postponed the last one.
@@ -170,7 +182,11 @@ impl Watch<'_> {
     }
 
     async fn look(&mut self) -> Result<Option<ExitCode>> {
-        match self.watched.look().await {
+        let mut look = self.watched.look().await;
+        if let (Look::Seen(head), Some(through)) = (&look, &mut self.through) {
+            look = through.look(&mut self.watched, head).await;
+        }
+        match look {
             Look::Seen(head) => {
                 let sight = self.history.see(head, lucarne_mint::now_ms());
                 let spark = self.history.sparkline(screen::SPARK);

@@ -1,10 +1,12 @@
 //! `lucarne watch` and `lucarne ca`.
 
+use std::collections::HashMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::common::aside::Aside;
 use crate::common::{
@@ -128,20 +130,21 @@ fn scripted(replaced: impl Fn(usize) -> Option<String> + Send + Sync + 'static) 
 
 /// Responds to the requests of a connection until the client closes it.
 async fn connection(mut stream: TcpStream, respond: Arc<impl Fn(&str) -> String>) {
-    loop {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read_u8().await {
-                Ok(byte) => head.push(byte),
-                Err(_) => return,
-            }
-        }
-        let head = String::from_utf8(head).unwrap();
+    while let Some(head) = read_head(&mut stream).await {
         let path = head.split(' ').nth(1).unwrap();
         if stream.write_all(respond(path).as_bytes()).await.is_err() {
             return;
         }
     }
+}
+
+/// Reads the head of a request. Returns `None` when the client closes the connection.
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8(head).unwrap())
 }
 
 /// Watches the log once, while it replaces the response with this number.
@@ -241,4 +244,74 @@ fn authorities_are_made_once_and_kept_secret() {
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Forwards requests to `log`, and keeps the responses to the reads of RFC 6962. `key` is the part
+/// of the path and query that identifies a kept response.
+fn cache(log: SocketAddr, key: fn(&str) -> &str) -> Aside {
+    let kept = Arc::new(Mutex::new(HashMap::<String, Vec<u8>>::new()));
+    Aside::serve(move |mut stream| {
+        let kept = Arc::clone(&kept);
+        async move {
+            while let Some(head) = read_head(&mut stream).await {
+                let target = head.split(' ').nth(1).unwrap();
+                let key = target.contains("ct/v1/").then(|| key(target).to_owned());
+                let known = key
+                    .as_ref()
+                    .and_then(|key| kept.lock().unwrap().get(key).cloned());
+                let response = match known {
+                    Some(known) => known,
+                    None => forward(log, &head).await,
+                };
+                if let Some(key) = key {
+                    kept.lock().unwrap().insert(key, response.clone());
+                }
+                if stream.write_all(&response).await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// Forwards a request on a connection of its own.
+async fn forward(log: SocketAddr, head: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(log).await.unwrap();
+    let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    response
+}
+
+/// The log behind a cache that keys responses by path alone: each query gets the first proof.
+#[test]
+fn a_cache_that_ignores_queries_is_found() {
+    let log = log("period: 20\nrfc6962reads: true");
+    let _server = log.start().unwrap();
+    run(ready(&log));
+    let client = log.client();
+    for _ in 0..3 {
+        let body = submission(&pki().root);
+        assert_eq!(
+            run(client.post("ct/v1/add-chain", body)).unwrap().status,
+            200
+        );
+    }
+    let address = log.address();
+    let through = |key: fn(&str) -> &str| {
+        let cache = cache(address, key);
+        let public = log
+            .url()
+            .replace(&address.to_string(), &cache.address.to_string());
+        watch(&[&log.url(), "--through", &public, "--once"])
+    };
+    let (code, said) = through(|target| target);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = through(|target| target.split('?').next().unwrap_or_default());
+    assert_eq!(code, 99, "{said}");
+    assert_has(
+        &said,
+        "get-sth-consistency?first=2&second=3 differs from the log's own",
+    );
 }

@@ -16,7 +16,8 @@ use serde_json::Value;
 use self::merkle::{Hash, leaf, mth, path, proof};
 use crate::support::{Answer, Server, TestLog};
 
-const FOREVER: &str = "public, max-age=31536000, immutable";
+/// The responses depend on the query, so that no shared cache may keep them.
+const FOREVER: &str = "private, max-age=31536000, immutable";
 
 /// Starts a log with these endpoints, below a CA that is not its root.
 async fn start(change: impl FnOnce(&mut LogConfig)) -> (TestLog, Server) {

@@ -18,7 +18,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Log, and the state of its verification.
 pub(super) struct Watched {
-    fetcher: HttpFetcher,
+    pub(super) origin: String,
+    pub(super) spki: Vec<u8>,
+    pub(super) fetcher: HttpFetcher,
     tree_heads: TreeHeads,
     monitor: Option<Monitor>,
 }
@@ -33,6 +35,13 @@ pub(super) enum Look {
     Wrong(Vec<String>),
 }
 
+impl Look {
+    /// Postpones the check.
+    pub(super) fn away(why: &Unreachable) -> Self {
+        Look::Away(why.to_string(), wait(why))
+    }
+}
+
 impl Watched {
     /// Finds the key and the origin of the log.
     pub(super) async fn begin(options: &LogOptions) -> Result<Self, PrepareError> {
@@ -42,6 +51,8 @@ impl Watched {
             .map_err(|error| wrong(format!("invalid key of {}: {error}", target.url)))?;
         let outage = Arc::new(Outage::new(true));
         Ok(Watched {
+            origin: target.origin.clone(),
+            spki: target.spki.clone(),
             fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage).patient(),
             tree_heads: TreeHeads::new(
                 verifier,
@@ -57,7 +68,7 @@ impl Watched {
         let findings = Findings::default();
         let head = match self.follow(&findings).await {
             Ok(head) => head,
-            Err(FetchError::Unreachable(why)) => return Look::Away(why.to_string(), wait(&why)),
+            Err(FetchError::Unreachable(why)) => return Look::away(&why),
             Err(FetchError::Faulty(finding)) => return Look::Wrong(vec![finding.to_string()]),
         };
         let found = findings.take();
