@@ -30,7 +30,7 @@ use crate::status::state::{Published, State};
 use crate::submit::session::Session;
 use crate::submit::submissions::Submissions;
 
-/// Maximum age of a reading of the store's clock. This process may have been suspended meanwhile.
+/// Maximum age of a reading of the store's clock. This process may have been suspended since.
 const STORE_DATE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The state of one log that all of its tasks share.

@@ -1,8 +1,8 @@
 //! Standard output and standard error of commands.
 //!
 //! `println!` panics if the output cannot be written. Here, a closed pipe is not an error, because
-//! its reader needs no more output. A closed terminal is not an error for the same reason. Any other
-//! failure is reported once, and the command fails.
+//! its reader needs no more output. A closed terminal is not an error for the same reason. Any
+//! other failure is reported once, and the command fails.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;

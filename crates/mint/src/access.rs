@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Error: users who are not in a group of this process can access a secret. The text follows the
+/// Error: users outside the groups of this process can access a secret. The text follows the
 /// path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is open to {} (mode {mode:o}): {}", self.users(), self.remedy())]
@@ -25,12 +25,12 @@ pub struct SharedWithGroup {
     mode: u32,
 }
 
-/// Checks who can access a secret file, or a directory with secrets. This is the rule for all
-/// secrets: a group of this process may have access, for example with a Secret or a volume of
+/// Checks the access rights of a secret file, or of a directory with secrets. The rule for
+/// all secrets: a group of this process may have access, for example with a Secret or a volume of
 /// Kubernetes (`fsGroup`), where the process cannot change the mode. Other users may not.
 ///
-/// Pipes and devices are not checked, because their contents are gone after one reading. A file
-/// without metadata is not checked, because reading the file reports the error.
+/// Pipes and devices are not checked, because their contents can be read only once. A file without
+/// metadata is not checked, because reading the file reports the error.
 ///
 /// # Errors
 /// If all users, or a group without this process, have access.

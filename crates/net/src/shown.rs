@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-/// Replaces the control characters of one line by escape sequences of JSON: `\u001b`. In a terminal,
-/// the characters of a server or of a file could move the cursor or change colours. Line breaks and
-/// tabs become spaces.
+/// Replaces the control characters of one line by escape sequences of JSON: `\u001b`. In a
+/// terminal, the characters of a server or of a file could move the cursor or change colours. Line
+/// breaks and tabs become spaces.
 pub fn printable(line: &str) -> String {
     escaped(line, &[])
 }

@@ -208,8 +208,8 @@ pub(crate) async fn send(
     }
 }
 
-/// Returns the reason with which an HTTP/2 server refused a request without processing it (RFC 9113,
-/// sections 7 and 8.7).
+/// Returns the reason with which an HTTP/2 server refused a request without processing it (RFC
+/// 9113, sections 7 and 8.7).
 fn refusal(error: &hyper::Error) -> Option<Reason> {
     let cause = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
     let refusals = [Reason::REFUSED_STREAM, Reason::HTTP_1_1_REQUIRED];

@@ -149,8 +149,9 @@ impl Upstream {
         Ok(Rewind::new(Bytes::new(), link))
     }
 
-    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2` and if the server has
-    /// not required HTTP/1.1, and records the server's choice. Without TLS, `http2` selects HTTP/2 directly (RFC 9113, section 3.3).
+    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2` and if the server has not
+    /// required HTTP/1.1, and records the server's choice. Without TLS, `http2` selects HTTP/2
+    /// directly (RFC 9113, section 3.3).
     pub(crate) async fn connect(
         &self,
         route: &Route,

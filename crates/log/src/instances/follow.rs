@@ -78,7 +78,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause after a failed attempt to lead.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The result of one look at lock and lease.
+/// The result of one read of lock and lease.
 struct Looked {
     ended: Option<Ended>,
     /// The reason why this instance cannot lead, or cannot follow, as text for operators.
@@ -334,7 +334,7 @@ impl Follower {
         let own = &self.instances.address;
         (leader.address == *own && self.watch.holder_lives()).then(|| {
             format!(
-                "the leading instance has the same `address`, {own}, as this instance, which \
+                "the leading instance has the same `address`, {own}: this instance \
                  cannot forward submissions: configure another `address` for each instance"
             )
         })

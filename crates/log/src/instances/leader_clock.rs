@@ -16,7 +16,7 @@ const NEWS: i64 = 5;
 /// The clock of the leading instance, as far as a follower knows it.
 #[derive(Default)]
 pub(crate) struct LeaderClock {
-    /// The start of the last look at the lock.
+    /// The start of the last read of the lock.
     looked: Option<Instant>,
     /// A time before the commit of the last checkpoint that was seen.
     before_last: Option<Instant>,
@@ -33,7 +33,7 @@ struct Differed {
 }
 
 impl LeaderClock {
-    /// Records a look at the lock that began at `began`. `signed_ms` is the timestamp of the
+    /// Records a read of the lock that began at `began`. `signed_ms` is the timestamp of the
     /// checkpoint if it is new. The clock of this instance was `wall_ms` after the look, and before
     /// `now`.
     pub(crate) fn note(

@@ -1,4 +1,4 @@
-//! Reads that must not deny what another process of the log has shown.
+//! Reads that must not be older than the checkpoints that another process of the log has shown.
 
 use std::sync::Arc;
 

@@ -53,8 +53,8 @@ impl Term {
         }
     }
 
-    /// Records that this process has published its newest checkpoint. Until the leader may have been
-    /// replaced, no other instance has a newer one.
+    /// Records that this process has published its newest checkpoint. Until the leader may have
+    /// been replaced, no other instance has a newer one.
     pub(crate) fn published(&self) {
         let until = self.changed.lock().any + self.instances.doubt();
         self.log.instance.set_newest_until(Some(until));

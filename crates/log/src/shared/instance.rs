@@ -55,7 +55,7 @@ impl Instance {
     }
 
     /// Records that the instance with the lease has responded that it does not lead. Returns the
-    /// time since its first such response.
+    /// time since its first response of this kind.
     pub(crate) fn leads_not(&self, leader: &Leader) -> Duration {
         let mut known = self.leads_not.lock();
         let same = known.take_if(|(known, _)| *known == *leader);

@@ -137,7 +137,7 @@ async fn an_invalid_head_is_refused_in_words() {
     }
 }
 
-/// One valid form of a length is forwarded.
+/// The proxy forwards one valid form of a length.
 #[tokio::test]
 async fn a_length_with_leading_zeros_is_forwarded_without_them() {
     let (rig, origin) = (Rig::new().await, Origin::plain().await);

@@ -170,7 +170,7 @@ async fn several_logs_and_what_is_about_them() {
         "{text}"
     );
     assert!(!text.contains("# EOF"), "{text}");
-    let histograms = lucarne_testkit::check_exposition(&text).unwrap();
+    let histograms = lucarne_testkit::check_exposition(text).unwrap();
     assert!(histograms.len() >= 4, "{histograms:?}");
 }
 

@@ -42,8 +42,8 @@ const CONCURRENCY: usize = 16;
 const CACHE_BYTES: u64 = 4 << 20;
 
 /// Verifies the last `unconfirmed` entries of `tree`, the tree before the first round of the
-/// journal, with their issuers: the entries after the published checkpoint, or the newest entries if
-/// a damaged journal may have lost their rounds. The issuers of `rounds` are left out, because
+/// journal, with their issuers: the entries after the published checkpoint, or the newest entries
+/// if a damaged journal may have lost their rounds. The issuers of `rounds` are left out, because
 /// recovery writes them again from the journal. Reads only a few tiles if no entry is unconfirmed,
 /// which is the case after every ordinary stop and kill.
 ///

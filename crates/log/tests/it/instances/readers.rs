@@ -1,4 +1,4 @@
-//! Readers behind a balancer: what one instance has shown, no instance denies.
+//! Readers behind a balancer: no instance denies a checkpoint that another has shown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -35,7 +35,7 @@ async fn a_follower_has_every_checkpoint_and_tile_that_the_leader_has_shown() {
         Submission::number(n).to(&leader.log).await.unwrap();
         let shown = leader.log.newest_published().await.unwrap();
         for (number, follower) in followers.iter().enumerate() {
-            // One follower is asked for the checkpoint first, the other for the tiles.
+            // One follower gets the request for the checkpoint first, the other those for tiles.
             if number == 0 {
                 let newest = follower.log.newest_published().await.unwrap();
                 let age = |head: &lucarne_log::Published| (head.size, head.timestamp_ms);

@@ -165,7 +165,7 @@ async fn a_follower_that_cannot_lead_goes_on_following() {
     eventually("all is well", async || trouble(log).await.is_none()).await;
 }
 
-/// Waits until nobody has the lease, and returns it.
+/// Waits until no instance has the lease, and returns it.
 async fn until_released(world: &World) -> Lease {
     let id = world.config.key.log_id().0;
     let mut found = None;
@@ -194,7 +194,7 @@ async fn a_follower_that_cannot_read_does_not_recover_between_its_attempts() {
         trouble(log).await.is_some()
     })
     .await;
-    // Health is asked for longer than a dozen attempts to follow.
+    // Health is read for longer than a dozen attempts to follow.
     for _ in 0..12 {
         assert!(trouble(log).await.is_some());
         tokio::time::sleep(Duration::from_millis(250)).await;

@@ -238,7 +238,8 @@ fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
     }
 }
 
-/// Prints a text, which may contain texts of the target. The summary of a run is complete if its terminal was closed during the run.
+/// Prints a text, which may contain texts of the target. The summary of a run is complete if its
+/// terminal was closed during the run.
 fn print(mut out: impl Write + AsFd, text: &str) -> Result<(), OutputError> {
     match writeln!(out, "{}", printable_lines(text)).and_then(|()| out.flush()) {
         Err(error) if !terminal_closed(&out, &error) => Err(OutputError::Stdout(error)),
