@@ -27,9 +27,9 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         steps.run("prose", || prose::run(&[]))?;
         let mut programs = Vec::new();
         steps.run("clippy, and build of the tests", || {
-            programs = programs::built(&mut linted(
-                "test --workspace --all-targets --locked --no-run",
-            ))?;
+            let mut build = linted("test --workspace --all-targets --locked --no-run");
+            quiet(&mut build, "build")?;
+            programs = programs::built(&mut all_programs())?;
             Ok(())
         })?;
         steps.run("servers for the tests", || joined(servers))?;

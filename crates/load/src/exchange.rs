@@ -107,7 +107,7 @@ pub enum Resent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Failure {
-    /// Stable name of the kind. [`kind`](crate::http::kind) lists the kinds of the client;
+    /// Stable name of the kind. [`kind`] lists the kinds of the client;
     /// scenarios add their own.
     pub kind: &'static str,
     /// Details of the failure. The run keeps the details of the first ten failures of each kind.
