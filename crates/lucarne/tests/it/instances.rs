@@ -91,7 +91,7 @@ fn what_cannot_be_shared_is_refused_in_words() {
     let (code, said) = lucarne(path, &["keygen", "-f", "seed.bin"]);
     assert_eq!(code, 0, "{said}");
     fs::write(path.join("roots.pem"), pki().roots_pem()).unwrap();
-    fs::write(path.join("short.key"), "short\n").unwrap();
+    lucarne_testkit::write_secret(path.join("short.key"), "short\n");
     fs::write(
         path.join("lucarne.yaml"),
         "listen: [\":0\"]\ncheckpoints: lock.db\nlogs:\n- shortname: a\n  \
