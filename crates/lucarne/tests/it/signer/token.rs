@@ -5,7 +5,7 @@ use std::process::Command;
 
 use lucarne_ct::LogKey;
 use lucarne_mint::{KeyPair, KeyType, pem};
-use lucarne_testkit::Audit;
+use lucarne_testkit::{Audit, write_secret};
 
 use super::apart::Apart;
 use crate::common::load::Load;
@@ -57,7 +57,8 @@ fn a_log_runs_with_its_key_in_a_token() {
 
     let spki = LogKey::from_pem(&key).unwrap().public_key_spki().to_vec();
     fs::write(directory.join("key.pem"), pem::encode("PUBLIC KEY", &spki)).unwrap();
-    fs::write(directory.join("pin"), "1234\n").unwrap();
+    write_secret(directory.join("pin"), "1234\n");
+    write_secret(directory.join("lines"), "1234\n5678\n");
     let token = format!("module: {MODULE}\n    token: ct\n    object: test\n    pin: pin");
     edit(&directory.join("signer.yaml"), "secret: seed.bin", &token);
     let command = || apart.log.command().env("SOFTHSM2_CONF", &config);
@@ -93,6 +94,6 @@ fn a_log_runs_with_its_key_in_a_token() {
     };
     wrong("token: ct", "token: none", "has no token \"none\"");
     wrong("object: test", "object: none", "in the token, found 0");
-    wrong("pin: pin", "pin: signer.yaml", "more than one line");
+    wrong("pin: pin", "pin: lines", "more than one line");
     wrong(MODULE, "/none/here.so", "/none/here.so");
 }
