@@ -15,12 +15,16 @@
 //! - A rate limit (429, or a problem of the type `rateLimited`) is a failure of the kind
 //!   `rate_limited`, counted as `acme_rate_limited`. No user repeats the step before the time in
 //!   Retry-After has passed; then the enrolment continues.
-//! - A built-in responder serves challenges of the types http-01 and tls-alpn-01.
+//! - A built-in responder serves challenges of the types http-01 and tls-alpn-01. A server whose
+//!   authorization becomes valid without a request to the responder has validated nothing
+//!   (`validated`).
+//! - Each state of an order is compared with the request: identifiers, `replaces` and `expires`. An
+//!   order is finalized only when it is ready.
 //! - A certificate is checked: its names are the ordered ones, its key is the certified one, its
 //!   signatures are valid up to the end of the chain, and it is valid now. The root need not be
 //!   trusted, because test servers generate their roots at startup.
 //!
-//! An enrolment that does not finish fails the check `enrolled`. All URLs of the directory must be
+//! An enrolment that does not finish fails the check `enrolled`. All URLs that the run uses must be
 //! on the same server.
 
 mod account;
@@ -29,9 +33,11 @@ mod client;
 mod directory;
 mod enrol;
 mod jws;
+mod media_type;
 mod nonces;
 mod options;
 mod order;
+mod ordered;
 mod probe;
 mod problem;
 mod rate_limits;

@@ -34,8 +34,12 @@ pub(super) enum CertificateError {
     Pem(#[from] PemError),
     #[error("the certificate cannot be parsed: {0}")]
     Der(#[from] DerError),
-    #[error("expected the Content-Type {CHAIN}, found {}", .0.as_deref().unwrap_or("none"))]
-    MediaType(Option<String>),
+    /// A certificate that is not the leaf. Numbers are from 1.
+    #[error("certificate {number} of the response cannot be parsed: {source}")]
+    Above { number: usize, source: DerError },
+    /// Clients send the certificates to TLS clients as they are.
+    #[error("certificate {0} of the response is the same as certificate {1}")]
+    Repeated(usize, usize),
     #[error("the names of the certificate cannot be parsed")]
     MalformedNames,
     #[error("expected the names {ordered:?}, found {found:?}")]
@@ -64,9 +68,6 @@ pub(super) enum CertificateError {
 /// Name of a check, and its result.
 pub(super) type Finding = (&'static str, Result<(), CertificateError>);
 
-/// Media type of a chain.
-const CHAIN: &str = "application/pem-certificate-chain";
-
 /// Parses the certificates of a PEM file, the leaf first.
 ///
 /// # Errors
@@ -74,16 +75,6 @@ const CHAIN: &str = "application/pem-certificate-chain";
 pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let chain = pem::certificates(text)?;
     Ok(chain.into_iter().map(CertificateDer::from).collect())
-}
-
-/// Checks the media type of a chain (RFC 8555, section 9.1).
-pub(super) fn media_type(found: Option<&str>) -> Result<(), CertificateError> {
-    let kind = found.map(|found| found.split(';').next().unwrap_or_default().trim());
-    if kind.is_some_and(|kind| kind.eq_ignore_ascii_case(CHAIN)) {
-        Ok(())
-    } else {
-        Err(CertificateError::MediaType(found.map(str::to_owned)))
-    }
 }
 
 /// Checks a chain that was ordered for `names` and the key `spki`.
@@ -133,6 +124,7 @@ fn check_chain(
     let Some((last, between)) = above.split_last() else {
         return Err(CertificateError::NoIssuer);
     };
+    check_each(leaf, above)?;
     let mut roots = RootCertStore::empty();
     let added = roots.add(last.clone().into_owned());
     added.map_err(CertificateError::Issuer)?;
@@ -142,6 +134,25 @@ fn check_chain(
     let name = ServerName::try_from(name)?;
     let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
     verified.map(|_| ()).map_err(CertificateError::Chain)
+}
+
+/// Checks that each certificate can be parsed and occurs once. The verifier skips certificates that
+/// the path does not need, but OpenSSL and Go refuse a chain with a malformed certificate.
+fn check_each(
+    leaf: &CertificateDer<'_>,
+    above: &[CertificateDer<'_>],
+) -> Result<(), CertificateError> {
+    let mut seen = vec![leaf];
+    for certificate in above {
+        let number = seen.len() + 1;
+        if let Some(same) = seen.iter().position(|other| *other == certificate) {
+            return Err(CertificateError::Repeated(number, same + 1));
+        }
+        Certificate::parse(certificate)
+            .map_err(|source| CertificateError::Above { number, source })?;
+        seen.push(certificate);
+    }
+    Ok(())
 }
 
 /// Returns the names in the certificate's subjectAltName.
@@ -238,8 +249,25 @@ mod tests {
             judge(&chain[..1], &names, &spki, now),
             ["certificate_chain"]
         );
-        assert!(media_type(Some("application/pem-certificate-chain; charset=utf-8")).is_ok());
-        assert!(media_type(Some("text/plain")).is_err() && media_type(None).is_err());
+    }
+
+    #[test]
+    fn superfluous_certificates_fail_the_chain() {
+        let (chain, names, spki) = ordered();
+        let garbage = CertificateDer::from(b"garbage".to_vec());
+        for (more, words) in [
+            (
+                &chain[0],
+                "certificate 2 of the response is the same as certificate 1",
+            ),
+            (&garbage, "certificate 2 of the response cannot be parsed"),
+        ] {
+            let chain = [&chain[..1], &[more.clone()], &chain[1..]].concat();
+            let [names, key, chain] = check(&chain, &names, &spki, UnixTime::now());
+            assert!(names.1.is_ok() && key.1.is_ok());
+            let error = chain.1.unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 
     #[test]

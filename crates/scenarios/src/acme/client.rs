@@ -12,6 +12,7 @@ use lucarne_mint::now_ms;
 use super::account::Account;
 use super::directory::{Directory, path};
 use super::jws::{AccountKey, Signer};
+use super::media_type;
 use super::nonces::{NonceError, is_nonce};
 use super::problem::{Problem, ProblemError, unexpected};
 use super::shared_state::SharedState;
@@ -56,10 +57,9 @@ impl AcmeClient {
         iteration: &mut Iteration,
     ) -> Result<Directory, Failed> {
         let at = self.shared.directory_path.clone();
-        let origin = self.shared.origin.clone();
         let response = self.get(iteration, Step::Directory, &at, &[200]).await?;
-        let outcome = Directory::read(&response.body, &origin);
-        self.judge(iteration, Step::Directory, "directory", response, outcome)
+        let outcome = Directory::read(&response.body);
+        self.document(iteration, Step::Directory, "directory", response, outcome)
     }
 
     /// Requests a nonce with HEAD of newNonce (RFC 8555, section 7.2).
@@ -232,6 +232,42 @@ impl AcmeClient {
         outcome.map_err(|_| Failed)
     }
 
+    /// Records a response with a JSON document, as [`judge`](Self::judge) does, and checks its media
+    /// type.
+    pub(super) fn document<T, E: fmt::Display>(
+        &self,
+        iteration: &mut Iteration,
+        step: Step,
+        check: &'static str,
+        response: Response,
+        outcome: Result<T, E>,
+    ) -> Result<T, Failed> {
+        let kind = media_type::check(response.headers.get("content-type"), media_type::JSON);
+        iteration.check(self.tags(step), "json_type", kind);
+        self.judge(iteration, step, check, response, outcome)
+    }
+
+    /// Records checks of the content of a response, which failed as `kind` if a check fails whose
+    /// failures count.
+    pub(super) fn require<E: fmt::Display>(
+        &self,
+        iteration: &mut Iteration,
+        (step, kind): (Step, &'static str),
+        findings: impl IntoIterator<Item = (&'static str, Result<(), E>)>,
+    ) -> Result<(), Failed> {
+        let mut wrong = None;
+        for (check, outcome) in findings {
+            iteration.check(self.tags(step), check, outcome.as_ref().copied());
+            if !iteration.excuses(check) {
+                wrong = wrong.or(outcome.err());
+            }
+        }
+        match wrong {
+            None => Ok(()),
+            Some(error) => Err(fail(iteration, kind, error)),
+        }
+    }
+
     fn record(&self, iteration: &mut Iteration, step: Step, response: &Response) {
         let tags = self.tags(step);
         let down = response.status == 0 || response.status >= 500;
@@ -332,14 +368,11 @@ fn replay_nonce(response: &Response) -> Result<&str, NonceError> {
 
 /// Checks that the response is a problem document.
 pub(super) fn problem(response: &Response) -> Result<(), ProblemError> {
-    match response.headers.get("content-type") {
-        Some(kind) if kind.starts_with("application/problem+json") => {
-            Problem::read(response).map(|_| ())
-        }
-        other => Err(ProblemError::MediaType {
-            status: response.status,
-            found: other.map(str::to_owned),
-            excerpt: response.excerpt(),
-        }),
-    }
+    let found = response.headers.get("content-type");
+    media_type::check(found, media_type::PROBLEM).map_err(|source| ProblemError::MediaType {
+        status: response.status,
+        source,
+        excerpt: response.excerpt(),
+    })?;
+    Problem::read(response).map(|_| ())
 }

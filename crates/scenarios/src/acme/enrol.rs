@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lucarne_load::Iteration;
 use lucarne_load::http::Response;
-use lucarne_mint::{KeyPair, certification_request};
+use lucarne_mint::{KeyPair, certification_request, now_ms};
 use rustls::pki_types::UnixTime;
 use serde_json::json;
 
@@ -14,7 +14,9 @@ use super::certificate::{self, CertificateError, IssuedCertificate};
 use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::encode;
+use super::media_type;
 use super::order::{self, Authorization, Order, OrderError, OrderStatus};
+use super::ordered::Ordered;
 use super::problem::{Problem, ProblemError};
 use super::step::Step;
 
@@ -32,6 +34,21 @@ enum RevocationError {
     Unexplained(#[from] ProblemError),
 }
 
+/// Name of the check that the server has validated each name.
+pub(super) const VALIDATED: &str = "validated";
+
+/// The reasons why a name was not validated. The first order has new names, so that no
+/// earlier validation can count.
+#[derive(Debug, thiserror::Error)]
+enum ValidationError {
+    #[error("the authorization of {0} is valid, but the server has not requested its challenge")]
+    NotRequested(String),
+    #[error("the new authorization of {0} is valid before any validation")]
+    ValidBefore(String),
+    #[error("the new order is ready before the validation of {0}")]
+    ReadyBefore(String),
+}
+
 /// An enrolment.
 pub(super) struct Enrolment<'a> {
     pub(super) client: &'a mut AcmeClient,
@@ -43,6 +60,9 @@ pub(super) struct Enrolment<'a> {
     /// Sum of the waits before the polls that found an object finished. The server's share of these
     /// waits is unknown, so the waits are excluded from all durations.
     pub(super) idle: Duration,
+    /// Whether the server has validated the names for an earlier order, so that their
+    /// authorizations may still be valid.
+    pub(super) names_validated: bool,
 }
 
 impl Enrolment<'_> {
@@ -54,11 +74,22 @@ impl Enrolment<'_> {
     ) -> Result<IssuedCertificate, Failed> {
         let begun = Instant::now();
         self.idle = Duration::ZERO;
-        let (at, order) = self.order(iteration, replaces).await?;
+        let ordered = Ordered {
+            names: self.names,
+            replaces: replaces.map(|replaced| replaced.renewal_id.as_str()),
+        };
+        let (at, order) = self.order(iteration, &ordered).await?;
         for url in &order.authorizations {
-            self.authorize(iteration, url).await?;
+            self.authorize(iteration, url, &ordered, order.status)
+                .await?;
         }
-        let certificate = self.finalize(iteration, &at, &order).await?;
+        self.names_validated = true;
+        if order.status == OrderStatus::Pending {
+            self.ready(iteration, &at, &ordered).await?;
+        }
+        let certificate = self
+            .finalize(iteration, &at, &order.finalize, &ordered)
+            .await?;
         let issued = self.download(iteration, &certificate).await?;
         let tags = self.client.tags(Step::Certificate);
         iteration.trend(tags, "acme_enrolment_duration", self.since(begun));
@@ -70,14 +101,14 @@ impl Enrolment<'_> {
     async fn order(
         &mut self,
         iteration: &mut Iteration,
-        replaces: Option<&IssuedCertificate>,
+        ordered: &Ordered<'_>,
     ) -> Result<(String, Order), Failed> {
         let identifiers = self.names.iter();
         let identifiers = identifiers.map(|name| json!({ "type": "dns", "value": name }));
         let mut payload = json!({ "identifiers": identifiers.collect::<Vec<_>>() });
         let mut step = Step::NewOrder;
-        if let Some(replaced) = replaces {
-            payload["replaces"] = replaced.renewal_id.as_str().into();
+        if let Some(replaced) = ordered.replaces {
+            payload["replaces"] = replaced.into();
             step = Step::ReplaceOrder;
         }
         let post = Post {
@@ -91,22 +122,40 @@ impl Enrolment<'_> {
         };
         let response = self.client.post(iteration, self.directory, post).await?;
         let outcome = created(&response, &self.client.shared.origin);
-        self.client
-            .judge(iteration, step, "order", response, outcome)
+        let client = &self.client;
+        let (at, order) = client.document(iteration, step, "order", response, outcome)?;
+        client.require(
+            iteration,
+            (step, "order"),
+            ordered.compare(&order, now_ms()),
+        )?;
+        Ok((at, order))
     }
 
-    /// Proves control of one name (RFC 8555, section 7.5).
-    async fn authorize(&mut self, iteration: &mut Iteration, url: &str) -> Result<(), Failed> {
+    /// Proves control of one name (RFC 8555, section 7.5). `order` is the status of the new order.
+    async fn authorize(
+        &mut self,
+        iteration: &mut Iteration,
+        url: &str,
+        ordered: &Ordered<'_>,
+        order: OrderStatus,
+    ) -> Result<(), Failed> {
         let authorization = self
-            .authorization(iteration, Step::Authorization, url)
+            .authorization(iteration, Step::Authorization, url, ordered)
             .await?
             .1;
-        if authorization.status == OrderStatus::Valid {
-            return Ok(()); // valid since an earlier order
+        let name = authorization.identifier.value.as_str();
+        let early = match (authorization.status, order) {
+            (OrderStatus::Valid, _) if self.names_validated => return Ok(()),
+            (OrderStatus::Valid, _) => Some(ValidationError::ValidBefore(name.to_owned())),
+            (_, OrderStatus::Ready) => Some(ValidationError::ReadyBefore(name.to_owned())),
+            _ => None,
+        };
+        if let Some(error) = early {
+            return self.validated(iteration, Err(error));
         }
         let shared = self.client.shared.clone();
         let kind = shared.options.challenge.name();
-        let name = authorization.identifier.value.as_str();
         let Some(challenge) = authorization.challenge(kind) else {
             let words = format!("{name} has no challenge of the type {kind}");
             return Err(fail(iteration, "challenge", words));
@@ -115,14 +164,30 @@ impl Enrolment<'_> {
         let expected = shared.responder.expect(name, &challenge.token, &answer);
         expected.map_err(|error| fail(iteration, "challenge", error))?;
         let begun = Instant::now();
-        let proven = self.prove(iteration, url, &challenge.url).await;
-        shared.responder.forget(name, &challenge.token);
+        let proven = self.prove(iteration, url, &challenge.url, ordered).await;
+        let requested = shared.responder.forget(name, &challenge.token);
         let idle = proven?;
         self.idle += idle;
         let tags = self.client.tags(Step::Challenge);
         let took = begun.elapsed().saturating_sub(idle);
         iteration.trend(tags, "acme_validation_duration", took);
-        Ok(())
+        let outcome = if requested {
+            Ok(())
+        } else {
+            Err(ValidationError::NotRequested(name.to_owned()))
+        };
+        self.validated(iteration, outcome)
+    }
+
+    /// Records the check that the server has validated a name.
+    fn validated(
+        &self,
+        iteration: &mut Iteration,
+        outcome: Result<(), ValidationError>,
+    ) -> Result<(), Failed> {
+        let finding = [(VALIDATED, outcome)];
+        self.client
+            .require(iteration, (Step::Authorization, "challenge"), finding)
     }
 
     /// Returns the time since `begun` without the idle waits.
@@ -137,18 +202,21 @@ impl Enrolment<'_> {
         iteration: &mut Iteration,
         url: &str,
         challenge: &str,
+        ordered: &Ordered<'_>,
     ) -> Result<Duration, Failed> {
         let post = Post::new(Step::Challenge, self.account, challenge, "{}".to_owned());
         let response = self.client.post(iteration, self.directory, post).await?;
         let mut wait = self.client.first_look(&response);
         let outcome = order::read::<order::Challenge>(&response, "challenge").map(|_| ());
         self.client
-            .judge(iteration, Step::Challenge, "challenge", response, outcome)?;
+            .document(iteration, Step::Challenge, "challenge", response, outcome)?;
         let deadline = self.deadline();
         loop {
             // Gives the server time to validate.
             wait = look_again(wait, deadline).await;
-            let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
+            let (next, now) = self
+                .authorization(iteration, Step::Validation, url, ordered)
+                .await?;
             match now.status {
                 OrderStatus::Valid => return Ok(wait),
                 status if status.is_open() && Instant::now() < deadline => wait = next,
@@ -166,14 +234,59 @@ impl Enrolment<'_> {
         iteration: &mut Iteration,
         step: Step,
         url: &str,
+        ordered: &Ordered<'_>,
     ) -> Result<(Duration, Authorization), Failed> {
         let post = Post::as_get(step, self.account, url);
         let response = self.client.post(iteration, self.directory, post).await?;
         let wait = self.client.next_look(&response);
         let outcome = order::read::<Authorization>(&response, "authorization");
-        let outcome = outcome.map(|authorization| (wait, authorization));
-        self.client
-            .judge(iteration, step, "authorization", response, outcome)
+        let client = &self.client;
+        let authorization = client.document(iteration, step, "authorization", response, outcome)?;
+        let findings = ordered.compare_authorization(&authorization, now_ms());
+        client.require(iteration, (step, "order"), findings)?;
+        Ok((wait, authorization))
+    }
+
+    /// Waits until the order is ready for its finalization (RFC 8555, section 7.4).
+    async fn ready(
+        &mut self,
+        iteration: &mut Iteration,
+        at: &str,
+        ordered: &Ordered<'_>,
+    ) -> Result<(), Failed> {
+        let pending = |status| status == OrderStatus::Pending;
+        let begun = (Step::Readiness, Duration::ZERO);
+        let (idle, order) = self.poll(iteration, at, ordered, begun, pending).await?;
+        self.idle += idle;
+        match order.status {
+            OrderStatus::Ready => Ok(()),
+            _ => Err(unusable(iteration, "ready", &order)),
+        }
+    }
+
+    /// Polls an order until `waiting` is false for its status, or until the patience ends. Returns
+    /// the order, and the wait before the last poll. The first poll is after the given wait.
+    async fn poll(
+        &mut self,
+        iteration: &mut Iteration,
+        at: &str,
+        ordered: &Ordered<'_>,
+        (step, mut wait): (Step, Duration),
+        waiting: fn(OrderStatus) -> bool,
+    ) -> Result<(Duration, Order), Failed> {
+        let deadline = self.deadline();
+        loop {
+            // Gives the server time to validate or to issue.
+            wait = look_again(wait, deadline).await;
+            let post = Post::as_get(step, self.account, at);
+            let response = self.client.post(iteration, self.directory, post).await?;
+            let next = self.client.next_look(&response);
+            let order = self.order_in(iteration, step, response, ordered)?;
+            if !waiting(order.status) || Instant::now() >= deadline {
+                return Ok((wait, order));
+            }
+            wait = next;
+        }
     }
 
     /// Sends the certification request and waits for the certificate (RFC 8555, section 7.4).
@@ -182,31 +295,25 @@ impl Enrolment<'_> {
         &mut self,
         iteration: &mut Iteration,
         at: &str,
-        order: &Order,
+        finalize: &str,
+        ordered: &Ordered<'_>,
     ) -> Result<String, Failed> {
         let request = certification_request(self.key, self.names);
         let request = request.map_err(|error| fail(iteration, "signing", error))?;
         let payload = json!({ "csr": encode(&request) }).to_string();
         let begun = Instant::now();
-        let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
+        let post = Post::new(Step::Finalize, self.account, finalize, payload);
         let response = self.client.post(iteration, self.directory, post).await?;
-        let mut wait = self.client.first_look(&response);
-        let (_, mut now) = self.order_in(iteration, Step::Finalize, response)?;
+        let wait = (Step::Issuance, self.client.first_look(&response));
+        let mut order = self.order_in(iteration, Step::Finalize, response, ordered)?;
         let mut idle = Duration::ZERO;
-        let deadline = self.deadline();
-        while now.status.is_open() && Instant::now() < deadline {
-            // Gives the server time to issue.
-            idle = look_again(wait, deadline).await;
-            let post = Post::as_get(Step::Issuance, self.account, at);
-            let response = self.client.post(iteration, self.directory, post).await?;
-            (wait, now) = self.order_in(iteration, Step::Issuance, response)?;
+        if order.status.is_open() {
+            let open = OrderStatus::is_open;
+            (idle, order) = self.poll(iteration, at, ordered, wait, open).await?;
         }
-        let Some(url) = now.certificate.filter(|_| now.status == OrderStatus::Valid) else {
-            let words = format!(
-                "the order is {:?}, its error is {:?}",
-                now.status, now.error
-            );
-            return Err(fail(iteration, "order", words));
+        let issued = order.status == OrderStatus::Valid;
+        let Some(url) = order.certificate.clone().filter(|_| issued) else {
+            return Err(unusable(iteration, "valid, with a certificate", &order));
         };
         let tags = self.client.tags(Step::Finalize);
         self.idle += idle;
@@ -220,11 +327,14 @@ impl Enrolment<'_> {
         iteration: &mut Iteration,
         step: Step,
         response: Response,
-    ) -> Result<(Duration, Order), Failed> {
-        let wait = self.client.next_look(&response);
-        let outcome = order::read::<Order>(&response, "order").map(|order| (wait, order));
-        self.client
-            .judge(iteration, step, "order", response, outcome)
+        ordered: &Ordered<'_>,
+    ) -> Result<Order, Failed> {
+        let outcome = order::read::<Order>(&response, "order");
+        let client = &self.client;
+        let order = client.document(iteration, step, "order", response, outcome)?;
+        let findings = ordered.compare(&order, now_ms());
+        client.require(iteration, (step, "order"), findings)?;
+        Ok(order)
     }
 
     /// Downloads the certificate and checks it (RFC 8555, section 7.4.2).
@@ -235,12 +345,9 @@ impl Enrolment<'_> {
     ) -> Result<IssuedCertificate, Failed> {
         let post = Post::as_get(Step::Certificate, self.account, url);
         let response = self.client.post(iteration, self.directory, post).await?;
-        let kind = certificate::media_type(response.headers.get("content-type"));
-        iteration.check(
-            self.client.tags(Step::Certificate),
-            "certificate_type",
-            kind,
-        );
+        let tags = self.client.tags(Step::Certificate);
+        let kind = media_type::check(response.headers.get("content-type"), media_type::CHAIN);
+        iteration.check(tags, "certificate_type", kind);
         let chain = certificate::read_pem(&response.body);
         let outcome = chain.map_err(CertificateError::from).and_then(|chain| {
             let renewal_id = certificate::renewal_id(&chain[0]);
@@ -254,14 +361,9 @@ impl Enrolment<'_> {
             response,
             outcome,
         )?;
-        let tags = self.client.tags(Step::Certificate);
-        let (names, spki) = (self.names, self.key.spki());
-        for (check, outcome) in certificate::check(&chain, names, spki, UnixTime::now()) {
-            iteration.check(tags, check, outcome.as_ref().copied());
-            if let Some(error) = outcome.err().filter(|_| !iteration.excuses(check)) {
-                return Err(fail(iteration, "certificate", error));
-            }
-        }
+        let findings = certificate::check(&chain, self.names, self.key.spki(), UnixTime::now());
+        let step = (Step::Certificate, "certificate");
+        self.client.require(iteration, step, findings)?;
         Ok(IssuedCertificate {
             leaf: chain[0].to_vec(),
             renewal_id,
@@ -321,13 +423,22 @@ async fn look_again(wait: Duration, deadline: Instant) -> Duration {
     wait
 }
 
+/// Records that an order has not reached the expected status.
+fn unusable(iteration: &mut Iteration, expected: &str, order: &Order) -> Failed {
+    let (status, error) = (order.status, &order.error);
+    let words =
+        format!("expected an order that is {expected}; it is {status:?}, its error is {error:?}");
+    fail(iteration, "order", words)
+}
+
 /// Returns a new order with its URL.
 fn created(response: &Response, origin: &str) -> Result<(String, Order), OrderError> {
     let order = order::read::<Order>(response, "order")?;
     let url = response.headers.get("location");
     let url = url.ok_or(OrderError::NoLocation)?;
     path(url, origin)?;
-    if order.status.is_open() && !order.authorizations.is_empty() {
+    let is_new = matches!(order.status, OrderStatus::Pending | OrderStatus::Ready);
+    if is_new && !order.authorizations.is_empty() {
         Ok((url.to_owned(), order))
     } else {
         Err(OrderError::Status {

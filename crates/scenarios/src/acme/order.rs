@@ -1,5 +1,7 @@
 //! Orders and authorisations in the server's responses (RFC 8555, section 7.1).
 
+use std::fmt;
+
 use lucarne_load::http::Response;
 use lucarne_settings::values::rfc3339;
 use serde::Deserialize;
@@ -37,6 +39,10 @@ impl OrderStatus {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Order {
     pub(super) status: OrderStatus,
+    pub(super) expires: Option<Timestamp>,
+    pub(super) identifiers: Vec<Identifier>,
+    /// Renewal id of the certificate that the order replaces (RFC 9773, section 5).
+    pub(super) replaces: Option<String>,
     pub(super) authorizations: Vec<String>,
     pub(super) finalize: String,
     pub(super) certificate: Option<String>,
@@ -47,15 +53,31 @@ pub(super) struct Order {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Authorization {
     pub(super) status: OrderStatus,
+    pub(super) expires: Option<Timestamp>,
     pub(super) identifier: Identifier,
     #[serde(default)]
     pub(super) challenges: Vec<Challenge>,
 }
 
-/// The name to prove.
-#[derive(Clone, Debug, Deserialize)]
+/// A name to prove (RFC 8555, section 9.7.7).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Identifier {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
     pub(super) value: String,
+}
+
+impl Identifier {
+    pub(super) fn dns(name: &str) -> Self {
+        let (kind, value) = ("dns".to_owned(), name.to_lowercase());
+        Self { kind, value }
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.value)
+    }
 }
 
 /// A challenge (RFC 8555, section 8).

@@ -64,7 +64,7 @@ pub(super) async fn renewal_info(
     iteration.check(tags, RENEWAL_INFO_RETRY_AFTER, told);
     let info = order::read::<RenewalInfo>(&response, "renewal information");
     let outcome = info.map_err(Into::into).and_then(|info| info.check());
-    client.judge(
+    client.document(
         iteration,
         Step::RenewalInfo,
         "renewal_info",

@@ -2,6 +2,8 @@ use lucarne_load::Failure;
 use lucarne_load::http::{Response, kind};
 use serde::Deserialize;
 
+use super::media_type::MediaTypeError;
+
 /// A problem document (RFC 7807) of ACME (RFC 8555, section 6.7).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Problem {
@@ -15,10 +17,10 @@ pub(super) struct Problem {
 /// The reasons why a response is not a problem document of ACME.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProblemError {
-    #[error("status {status}: expected application/problem+json, found {found:?}: {excerpt}")]
+    #[error("status {status}: {source}: {excerpt}")]
     MediaType {
         status: u16,
-        found: Option<String>,
+        source: MediaTypeError,
         excerpt: String,
     },
     #[error("status {status} without a problem document: {source}: {excerpt}")]

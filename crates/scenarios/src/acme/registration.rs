@@ -54,7 +54,7 @@ pub(super) async fn register(
     };
     let response = client.post(iteration, directory, post).await?;
     let outcome = created(&response, &client.shared.origin);
-    let url = client.judge(iteration, Step::NewAccount, "account", response, outcome)?;
+    let url = client.document(iteration, Step::NewAccount, "account", response, outcome)?;
     Ok(Account { key, url })
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Responder {
     kind: ChallengeType,
     listener: tokio::sync::Mutex<Option<TcpListener>>,
     /// Key authorisation by token (http-01).
-    tokens: Mutex<HashMap<String, String>>,
+    tokens: Prepared<String>,
     certificates: Arc<Certificates>,
 }
 
@@ -43,7 +43,37 @@ pub(super) struct Responder {
 #[derive(Debug)]
 struct Certificates {
     key: KeyPair,
-    by_name: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+    by_name: Prepared<Arc<CertifiedKey>>,
+}
+
+/// Prepared responses, each with the record whether the server has requested it.
+#[derive(Debug)]
+struct Prepared<T>(Mutex<HashMap<String, (T, bool)>>);
+
+impl<T> Default for Prepared<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Prepared<T> {
+    fn add(&self, key: &str, response: T) {
+        self.0.lock().insert(key.to_owned(), (response, false));
+    }
+
+    /// Returns a response that the server requests.
+    fn request(&self, key: &str) -> Option<T> {
+        let mut all = self.0.lock();
+        let (response, requested) = all.get_mut(key)?;
+        *requested = true;
+        Some(response.clone())
+    }
+
+    /// Removes a response. Returns whether the server has requested it.
+    fn remove(&self, key: &str) -> bool {
+        let removed = self.0.lock().remove(key);
+        removed.is_some_and(|(_, requested)| requested)
+    }
 }
 
 /// Errors of creating the certificate of a challenge.
@@ -62,10 +92,10 @@ impl Responder {
         Ok(Self {
             kind,
             listener: tokio::sync::Mutex::default(),
-            tokens: Mutex::default(),
+            tokens: Prepared::default(),
             certificates: Arc::new(Certificates {
                 key,
-                by_name: Mutex::default(),
+                by_name: Prepared::default(),
             }),
         })
     }
@@ -123,19 +153,19 @@ impl Responder {
         authorization: &str,
     ) -> Result<(), ResponderError> {
         match self.kind {
-            ChallengeType::Http01 => {
-                let mut tokens = self.tokens.lock();
-                tokens.insert(token.to_owned(), authorization.to_owned());
-            }
+            ChallengeType::Http01 => self.tokens.add(token, authorization.to_owned()),
             ChallengeType::TlsAlpn01 => self.certificates.add(name, authorization)?,
         }
         Ok(())
     }
 
-    /// Removes the response to a challenge that the server has validated or refused.
-    pub(super) fn forget(&self, name: &str, token: &str) {
-        self.tokens.lock().remove(token);
-        self.certificates.by_name.lock().remove(name);
+    /// Removes the response to a challenge that the server has validated or refused. Returns whether
+    /// the server has requested the response.
+    pub(super) fn forget(&self, name: &str, token: &str) -> bool {
+        match self.kind {
+            ChallengeType::Http01 => self.tokens.remove(token),
+            ChallengeType::TlsAlpn01 => self.certificates.by_name.remove(name),
+        }
     }
 
     /// Responds to one HTTP request of an http-01 validation.
@@ -150,7 +180,7 @@ impl Responder {
         let head = String::from_utf8_lossy(&head);
         let path = head.split(' ').nth(1).unwrap_or_default();
         let token = path.strip_prefix("/.well-known/acme-challenge/");
-        let found = token.and_then(|token| self.tokens.lock().get(token).cloned());
+        let found = token.and_then(|token| self.tokens.request(token));
         let (status, body) = match found {
             Some(authorization) => ("200 OK", authorization),
             None => ("404 Not Found", String::new()),
@@ -192,15 +222,17 @@ impl Certificates {
         let key = PrivatePkcs8KeyDer::from(self.key.to_pkcs8()?);
         let key = provider::sign::any_ecdsa_type(&key.into())?;
         let certified = CertifiedKey::new(vec![certificate.into()], key);
-        let mut by_name = self.by_name.lock();
-        by_name.insert(name.to_owned(), Arc::new(certified));
+        self.by_name.add(name, Arc::new(certified));
         Ok(())
     }
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.by_name.lock().get(hello.server_name()?).cloned()
+        // Every validation offers this protocol (RFC 8737, section 4).
+        let is_validation = hello.alpn()?.any(|protocol| protocol == ALPN);
+        let name = hello.server_name().filter(|_| is_validation)?;
+        self.by_name.request(name)
     }
 }
 

@@ -5,6 +5,7 @@ use lucarne_load::http::{Client, Endpoint, EndpointError, Request};
 use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 use super::client::AcmeClient;
+use super::enrol::VALIDATED;
 use super::options::{AcmeOptions, ChallengeType};
 use super::probe::RENEWAL_INFO_RETRY_AFTER;
 use super::shared_state::{SharedState, wrong};
@@ -37,7 +38,11 @@ const CHECKS: &[&str] = &[
     "challenge",
     "directory",
     "enrolled",
+    "json_type",
     "order",
+    "order_expires",
+    "order_identifiers",
+    "order_replaces",
     "problem_document",
     "renewal_info",
     "renewal_info_offered",
@@ -45,6 +50,7 @@ const CHECKS: &[&str] = &[
     "replay_nonce",
     "revocation",
     "revoked",
+    VALIDATED,
 ];
 
 struct Acme(Arc<SharedState>);

@@ -11,8 +11,10 @@ pub(super) enum Step {
     Challenge,
     /// Poll of an authorisation.
     Validation,
+    /// Poll of an order before the finalization.
+    Readiness,
     Finalize,
-    /// Poll of an order.
+    /// Poll of an order after the finalization.
     Issuance,
     Certificate,
     RenewalInfo,
@@ -22,7 +24,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Step::Directory,
         Step::NewNonce,
         Step::NewAccount,
@@ -30,6 +32,7 @@ impl Step {
         Step::Authorization,
         Step::Challenge,
         Step::Validation,
+        Step::Readiness,
         Step::Finalize,
         Step::Issuance,
         Step::Certificate,
@@ -48,6 +51,7 @@ impl Step {
             Step::Authorization => "authorization",
             Step::Challenge => "challenge",
             Step::Validation => "validation",
+            Step::Readiness => "readiness",
             Step::Finalize => "finalize",
             Step::Issuance => "issuance",
             Step::Certificate => "certificate",

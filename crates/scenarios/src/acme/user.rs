@@ -117,6 +117,7 @@ impl AcmeUser {
             names: &names,
             key: &key,
             idle: Duration::ZERO,
+            names_validated: false,
         };
         enrolment.certificate(iteration, None).await
     }
@@ -136,6 +137,7 @@ impl AcmeUser {
             names: &names,
             key: &key,
             idle: Duration::ZERO,
+            names_validated: false,
         };
         let issued = enrolment.certificate(iteration, None).await?;
         if until < Until::RenewalInfo {

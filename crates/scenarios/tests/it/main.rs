@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acme;
+mod acme_lies;
 mod api;
 mod ct_monitor;
 mod ct_scenarios;
@@ -9,6 +10,7 @@ mod demands;
 mod files;
 mod hostile;
 mod liar;
+mod lying_authority;
 mod proxy;
 mod rest_tls;
 mod s3;
