@@ -7,6 +7,7 @@ use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUs
 
 use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG};
 use super::options::S3Options;
+use super::read_back;
 use super::shared_state::{SharedState, WRITTEN};
 use super::user::{DELETED, S3User};
 use super::{conditional_put, objects};
@@ -75,7 +76,7 @@ impl Scenario for S3 {
             let title = "Conditional PUT".into();
             notes.push(Note { title, lines });
         }
-        shared.read_back(&recorder).await;
+        notes.extend(read_back::read_back(shared, &recorder).await);
         if !shared.options.keep {
             notes.push(shared.tidy(&recorder).await);
         }

@@ -11,15 +11,13 @@ use super::acknowledged::{AcknowledgedObjects, ENTITY_TAG};
 use super::conditional_put::RaceCounts;
 use super::content::{Content, Header, header, mix};
 use super::objects::{self, ListError, RemoveError};
-use super::options::{Operation, S3Options, Size};
+use super::options::{Operation, S3Options};
 use super::schedule::{Cell, Progress, Schedule};
 use super::store::Store;
 use crate::connection_options::wrong;
 
 /// Name of the check of an object's bytes.
 pub(super) const WRITTEN: &str = "object is what was written";
-/// Size above which one object is read again instead of eight.
-const LARGE: u64 = 4 << 20;
 
 /// State that all users share.
 pub(super) struct SharedState {
@@ -83,6 +81,11 @@ impl SharedState {
     /// not fill up.
     pub(super) fn next_put(&self, store: usize) -> u64 {
         self.puts[store].fetch_add(1, Ordering::Relaxed) % self.objects
+    }
+
+    /// Returns the end of the numbers of the objects that [`next_put`](Self::next_put) has returned.
+    pub(super) fn put_numbers(&self, store: usize) -> u64 {
+        self.objects.min(self.puts[store].load(Ordering::Relaxed))
     }
 
     /// Returns the tags of a cell.
@@ -152,55 +155,6 @@ impl SharedState {
             self.acknowledged[store].remember(&key, tag);
         }
         Ok(())
-    }
-
-    /// Reads some of the objects that were overwritten during the run.
-    pub(super) async fn read_back(&self, recorder: &Recorder) {
-        if !self.options.operations.contains(&Operation::Put) {
-            return;
-        }
-        for (index, store) in self.stores.iter().enumerate() {
-            let Some(mut client) = store.client() else {
-                continue;
-            };
-            let tags = recorder.tags(&[("op", "read-back")]);
-            let name = &store.name;
-            for &size in &self.options.sizes {
-                for (key, header) in self.some_written(index, size) {
-                    let mut comparison = self.content.comparison(&header, size.0);
-                    let response = store.get(&mut client, &key, &mut comparison).await;
-                    let outcome = match &response.exchange.outcome {
-                        Err(failure) => Err(failure.to_string()),
-                        Ok(()) => comparison.result().map_err(|error| error.to_string()),
-                    };
-                    if outcome.is_ok() {
-                        let tag = self.acknowledged[index].compare(&key, &response);
-                        recorder.check(
-                            tags,
-                            ENTITY_TAG,
-                            tag.map_err(|how| format!("{key}: {how}")),
-                        );
-                    }
-                    let outcome =
-                        outcome.map_err(|how| format!("{key} at {name}, read back: {how}"));
-                    recorder.check(tags, WRITTEN, outcome);
-                }
-            }
-        }
-    }
-
-    /// Returns some of the objects of a size that PUT has written.
-    fn some_written(&self, store: usize, size: Size) -> Vec<(String, Header)> {
-        let most = if size.0 > LARGE { 1 } else { 8 };
-        let cell = Cell {
-            store,
-            operation: Operation::Put,
-            size,
-            concurrency: None,
-        };
-        let all = (0..self.objects).map(|number| self.object("put", &cell, number));
-        let written = all.filter(|(key, _)| self.acknowledged[store].contains(key));
-        written.take(most).collect()
     }
 
     /// Records the duration of each cell. Returns a note about incomplete cells.

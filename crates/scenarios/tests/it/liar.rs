@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 pub(crate) enum Lie {
     /// Ignores conditions, and changes byte 50 of an object.
     Bytes,
+    /// Damages one of 50 objects that were written during the run, but none of the first 40.
+    DamagesSome,
     /// Omits the last byte of one GET in 150.
     RarelyShort,
     /// Responds to a PUT during the run with an error document and status 200.
@@ -188,6 +190,12 @@ impl Objects {
                 .skip(50)
                 .take(1)
                 .for_each(|byte| *byte ^= 1),
+            Lie::DamagesSome if key.contains("/put-") => {
+                let (_, number) = key.rsplit_once('-').unwrap();
+                if u64::from_str_radix(number, 16).unwrap() % 50 == 40 {
+                    bytes[0] ^= 1;
+                }
+            }
             Lie::RarelyShort if self.gets.is_multiple_of(150) => _ = bytes.pop(),
             _ => {}
         }

@@ -444,6 +444,35 @@ fn a_rare_lie_is_not_outvoted() {
     );
 }
 
+/// Two per cent of the objects are damaged, and the read-back reads a sample of them.
+#[test]
+fn a_few_damaged_objects_are_found_at_the_end() {
+    let liar = Liar::start(Lie::DamagesSome);
+    let options = S3Options {
+        mixed: true,
+        objects: 1000,
+        ..at_liar(&liar, &[Put])
+    };
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 1,
+        duration: Duration::from_secs(60),
+        iterations: Some(1000),
+    };
+    let outcome = with_demands(executor, s3::build(options, 7).unwrap());
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    let mut checks = outcome.summary.checks.iter();
+    let check = checks.find(|check| check.name == "object is what was written");
+    let check = check.unwrap();
+    assert_eq!(check.passes + check.fails, 459);
+    assert!((1..=20).contains(&check.fails), "{check:?}");
+    assert!(check.details[0].contains("read back"), "{check:?}");
+    let read = note(&outcome, "Objects read back");
+    assert!(
+        read[0].starts_with("liar: 100B: 459 of 1000 objects;"),
+        "{read:?}"
+    );
+}
+
 /// Missing ETags, and equal ETags of all objects, are detected before the run.
 #[test]
 fn entity_tags_are_checked_before_the_run() {
