@@ -3,6 +3,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// Maximum number of lines about findings with one consequence.
+const MOST_LINES: usize = 100;
+/// Maximum length of a line in characters. A value of the file may be longer.
+const LONGEST_LINE: usize = 2000;
+
 /// A problem or warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
@@ -120,18 +125,39 @@ impl Report {
         self.lines(Severity::Warning)
     }
 
-    /// Returns the findings with this consequence as lines `file:line: key: message`.
+    /// Returns the findings with this consequence as lines `file:line: key: message`: the first
+    /// ones, and the number of omitted ones. A file of another program has a problem on each line.
     pub fn lines(&self, severity: Severity) -> Vec<String> {
-        let findings = self.findings(severity).iter();
-        findings.map(|finding| self.line_of(finding)).collect()
+        let findings = self.findings(severity);
+        let shown = findings.iter().take(MOST_LINES);
+        let mut lines: Vec<_> = shown.map(|finding| self.line_of(finding)).collect();
+        let more = findings.len() - lines.len();
+        if more > 0 {
+            let kind = match severity {
+                Severity::Warning => "warnings",
+                _ => "problems",
+            };
+            let message = format!("{more} more {kind}");
+            lines.push(self.line_of(&Finding {
+                line: None,
+                key: String::new(),
+                message,
+            }));
+        }
+        lines
     }
 
     fn line_of(&self, finding: &Finding) -> String {
-        match (&self.file, finding.line) {
+        let mut line = match (&self.file, finding.line) {
             (Some(file), Some(line)) => format!("{}:{line}: {finding}", file.display()),
             (Some(file), None) => format!("{}: {finding}", file.display()),
             (None, _) => finding.to_string(),
+        };
+        if let Some((end, _)) = line.char_indices().nth(LONGEST_LINE) {
+            line.truncate(end);
+            line.push('…');
         }
+        line
     }
 }
 
@@ -142,5 +168,30 @@ impl fmt::Display for Finding {
         } else {
             write!(f, "{}: {}", self.key, self.message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded() {
+        let mut report = Report::on(Some(Path::new("lucarne.yaml")));
+        for line in 1..=MOST_LINES {
+            report.problem(Some(line), "x", "unknown key");
+        }
+        assert_eq!(report.problem_lines().len(), MOST_LINES);
+        for line in 1..=300_000 {
+            report.problem(Some(line), "x", "unknown key");
+        }
+        let lines = report.problem_lines();
+        assert_eq!(lines.len(), MOST_LINES + 1);
+        assert_eq!(lines[MOST_LINES], "lucarne.yaml: 299900 more problems");
+        assert_eq!(report.problems().len(), 300_000);
+        report.warning(None, "x", "ü".repeat(1 << 20));
+        let warnings = report.warning_lines();
+        assert_eq!(warnings[0].chars().count(), LONGEST_LINE + 1);
+        assert!(warnings[0].ends_with("ü…"));
     }
 }

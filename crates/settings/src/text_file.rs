@@ -7,13 +7,14 @@ use std::path::Path;
 /// Reads the text file at `path`. A byte order mark of UTF-8 is left out.
 ///
 /// # Errors
-/// If the file cannot be read, or is not UTF-8. The error for UTF-16 has the remedy.
+/// If the file cannot be read, or is not UTF-8. The errors for UTF-16 and UTF-32 have the remedy.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = fs::read(path)?;
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+    if let Some(encoding) = other_encoding(&bytes) {
         let file = path.display();
-        let message =
-            format!("the file is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8 {file}`");
+        let message = format!(
+            "the file is {encoding}: convert it with `iconv -f {encoding} -t UTF-8 {file}`"
+        );
         return Err(io::Error::new(ErrorKind::InvalidData, message));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -29,12 +30,22 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     })
 }
 
+/// Returns the encoding that the byte order mark names, if it is not UTF-8. The mark of UTF-32 in
+/// little-endian order begins with the mark of UTF-16.
+fn other_encoding(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn utf_16_is_named_and_has_a_remedy() {
+    fn other_encodings_are_named_and_have_a_remedy() {
         let file = std::env::temp_dir().join(format!("lucarne-text-{}", std::process::id()));
         let read = |bytes: &[u8]| {
             fs::write(&file, bytes).unwrap();
@@ -45,6 +56,11 @@ mod tests {
         for utf_16 in [&b"\xff\xfea\0:\0"[..], b"\xfe\xff\0a\0:"] {
             let why = read(utf_16).unwrap_err();
             let remedy = "the file is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8 /";
+            assert!(why.starts_with(remedy), "{why}");
+        }
+        for utf_32 in [&b"\xff\xfe\0\0a\0\0\0"[..], b"\0\0\xfe\xff\0\0\0a"] {
+            let why = read(utf_32).unwrap_err();
+            let remedy = "the file is UTF-32: convert it with `iconv -f UTF-32 -t UTF-8 /";
             assert!(why.starts_with(remedy), "{why}");
         }
         let why = read(b"a: 1\nb: \xe9\n").unwrap_err();

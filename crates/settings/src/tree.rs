@@ -146,13 +146,24 @@ struct Builder<'y, I: Iterator<Item = Spanned<'y>>> {
 type Spanned<'y> = Result<(Event<'y>, granit_parser::Span), ScanError>;
 
 impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
-    /// Returns the next event that is not a comment, with its line.
+    /// Returns the next event that is not a comment, with its line. The tags of the core schema,
+    /// such as `!!str`, change nothing here, because values are read by their keys. Another tag
+    /// asks for a function of another program, such as `!include`.
     fn next(&mut self) -> Result<(Event<'y>, usize), SyntaxError> {
         loop {
             match self.events.next().transpose()? {
                 None => return Ok((Event::StreamEnd, 0)),
                 Some((Event::Comment(..), _)) => {}
-                Some((event, span)) => return Ok((event, span.start.line())),
+                Some((event, span)) => {
+                    let line = span.start.line();
+                    return match event.tag().filter(|tag| tag.is_custom()) {
+                        None => Ok((event, line)),
+                        Some(tag) => Err(SyntaxError {
+                            line,
+                            message: format!("unknown YAML tag `{tag}`: remove the tag"),
+                        }),
+                    };
+                }
             }
         }
     }
@@ -311,6 +322,22 @@ mod tests {
         let error = parse(&levels(10)).unwrap_err();
         assert!(error.message.contains("64 MiB"), "{}", error.message);
         assert!(error.line > 3, "{}", error.line);
+    }
+
+    #[test]
+    fn unknown_tags_are_refused() {
+        parse("a: !!str 1\nb: !!map {c: !!seq []}\n").unwrap();
+        for (yaml, tag, line) in [
+            ("a: 1\nb: !include x.yaml\n", "!include", 2),
+            ("a: [!secret x]\n", "!secret", 1),
+            ("a:\n  !Custom {b: 1}\n", "!Custom", 2),
+            ("!key a: 1\n", "!key", 1),
+            ("a: !!binary aGk=\n", "tag:yaml.org,2002:binary", 1),
+        ] {
+            let error = parse(yaml).unwrap_err();
+            let message = format!("unknown YAML tag `{tag}`: remove the tag");
+            assert_eq!((error.message, error.line), (message, line), "{yaml}");
+        }
     }
 
     #[test]

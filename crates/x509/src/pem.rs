@@ -162,9 +162,12 @@ pub fn is_der(file: &[u8]) -> bool {
 }
 
 /// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write,
-/// and with a character of ASCII.
+/// and with a character of ASCII. The first character of UTF-32 would be zero.
 pub fn is_utf_16(text: &[u8]) -> bool {
-    matches!(text, [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, _, ..])
+    matches!(
+        text,
+        [0xff, 0xfe, 1..=255, 0, ..] | [0xfe, 0xff, 0, 1..=255, ..]
+    )
 }
 
 impl Block {
@@ -506,5 +509,10 @@ mod tests {
             assert_eq!(blocks(&utf_16)[0].contents, Err(UTF_16));
         }
         assert!(PemError::Utf16.to_string().contains("iconv -f UTF-16"));
+        let utf_32: Vec<u8> = text
+            .chars()
+            .flat_map(|c| u32::from(c).to_le_bytes())
+            .collect();
+        assert_ne!(certificates(&utf_32), Err(PemError::Utf16));
     }
 }
