@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use lucarne_x509::oid;
+use lucarne_x509::text::is_control;
 
 /// Returns `true` if two DER Names (including tag and length) name the same entity.
 pub fn names_match(a: &[u8], b: &[u8]) -> bool {
@@ -117,7 +118,8 @@ fn text(value: Tlv<'_>) -> Option<String> {
 /// Maximum length of a formatted name in characters.
 const SHOWN: usize = 400;
 
-/// Formats a Name, most specific part first: `CN=Example CA, O=Example, C=DE`.
+/// Formats a Name, most specific part first: `CN=Example CA, O=Example, C=DE`. Control characters,
+/// line separators and marks of direction are left out.
 pub fn display_name(name: &[u8]) -> String {
     let mut parts = Vec::new();
     // Parts before an error are still shown.
@@ -143,7 +145,7 @@ fn push_parts(name: &[u8], parts: &mut Vec<String>) -> Result<(), DerError> {
             let mut part = short_name(attribute.oid.value);
             part.push('=');
             match text(attribute.value) {
-                Some(text) => part.extend(text.chars().filter(|c| !c.is_control())),
+                Some(text) => part.extend(text.chars().filter(|c| !is_control(*c))),
                 None => {
                     let _ = write!(part, "#{}", hex::encode(attribute.value.raw));
                 }
@@ -235,7 +237,11 @@ mod tests {
     fn shown_from_the_most_specific_part() {
         let shown = name(&[
             &[attribute(6, tag::PRINTABLE_STRING, b"DE")],
-            &[attribute(3, tag::UTF8_STRING, b"Example\nCA")],
+            &[attribute(
+                3,
+                tag::UTF8_STRING,
+                "Exa\u{202e}mple\n\u{2028}CA".as_bytes(),
+            )],
             &[attribute(99, tag::INTEGER, b"\x01")],
         ]);
         assert_eq!(display_name(&shown), "2.5.4.99=#020101, CN=ExampleCA, C=DE");

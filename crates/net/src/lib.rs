@@ -19,7 +19,7 @@
 //! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
 //! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
 //! | [`without_secrets`] | texts for messages, without the passwords of URLs |
-//! | [`printable`], [`printable_lines`] | texts for terminals, without control characters |
+//! | [`printable`], [`printable_lines`], [`printable_coloured`] | texts for terminals, without control characters |
 //! | `Client`, `BlockingClient` (feature `client`) | a client for Lucarne's own requests |
 
 mod accept;
@@ -43,7 +43,7 @@ pub use network::{Network, NetworkError, special};
 pub use no_proxy::NoProxy;
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use shown::{printable, printable_lines, without_secrets};
+pub use shown::{printable, printable_coloured, printable_lines, without_secrets};
 pub use tls::{
     Trust, TrustError, Verifier, alert_name, explain, explain_client, shows_authority, tls_error,
     trusting,

@@ -3,9 +3,11 @@
 
 use std::fmt::Write as _;
 
+use lucarne_x509::text::is_control;
+
 /// Replaces the control characters of one line by escape sequences of JSON: `\u001b`. In a
 /// terminal, the characters of a server or of a file could move the cursor or change colours. Line
-/// breaks and tabs become spaces.
+/// breaks and tabs become spaces; the line separators of Unicode become escape sequences.
 pub fn printable(line: &str) -> String {
     escaped(line, &[])
 }
@@ -16,6 +18,12 @@ pub fn printable_lines(text: &str) -> String {
     escaped(text, &['\n', '\t'])
 }
 
+/// Replaces the control characters of log lines like [`printable_lines`], but also leaves the
+/// escape character: the formatter of the lines adds colours, and escapes this character in texts.
+pub fn printable_coloured(text: &str) -> String {
+    escaped(text, &['\n', '\t', '\x1b'])
+}
+
 fn escaped(text: &str, allowed: &[char]) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -23,16 +31,11 @@ fn escaped(text: &str, allowed: &[char]) -> String {
             c if allowed.contains(&c) => shown.push(c),
             '\n' | '\t' | '\r' => shown.push(' '),
             // Writing to a string never fails.
-            c if c.is_control() || is_direction(c) => _ = write!(shown, "\\u{:04x}", u32::from(c)),
+            c if is_control(c) => _ = write!(shown, "\\u{:04x}", u32::from(c)),
             c => shown.push(c),
         }
     }
     shown
-}
-
-/// Returns whether a character changes the direction of text in its line.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// A parameter of a URL is secret if its name contains one of `PARTS`, or is one of `NAMES`.
@@ -128,6 +131,16 @@ mod tests {
         assert_eq!(printable(text), "a\\u001b[2Jb c\\u202ed e\\u009b ");
         let lines = "a\\u001b[2Jb\nc\\u202ed\te\\u009b ";
         assert_eq!(printable_lines(text), lines);
+        let coloured = "a\x1b[2Jb\nc\\u202ed\te\\u009b ";
+        assert_eq!(printable_coloured(text), coloured);
+        let breaks = "a\u{2028}b\u{2029}c\u{85}d";
+        for shown in [
+            printable(breaks),
+            printable_lines(breaks),
+            printable_coloured(breaks),
+        ] {
+            assert_eq!(shown, "a\\u2028b\\u2029c\\u0085d");
+        }
         for safe in ["", "ü → ✓ 日本"] {
             assert_eq!(printable(safe), safe);
         }

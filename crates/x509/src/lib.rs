@@ -12,6 +12,7 @@
 //! | [`der`], [`Der`], [`DerError`] | a tolerant reader, and a writer that can write invalid DER |
 //! | [`oid`], [`Oid`] | object identifiers |
 //! | [`time`], [`Time`], [`TimeForm`] | times in certificates |
+//! | [`text`] | characters in names that change the display of the text around them |
 //! | [`algorithm()`] | encoded algorithm identifiers |
 //! | [`Fingerprint`] | fingerprints of certificates |
 //!
@@ -47,6 +48,7 @@ pub mod der;
 mod fingerprint;
 pub mod oid;
 pub mod pem;
+pub mod text;
 pub mod time;
 
 pub use algorithm::algorithm;

@@ -1,0 +1,36 @@
+//! Characters in the names of certificates that change the display of the text around them.
+
+/// Returns whether `c` could end a line, control a terminal, or change the direction of the text
+/// around it: a control character, a line or paragraph separator of Unicode, or a mark,
+/// embedding, override or isolate of the bidirectional algorithm.
+///
+/// Some clients split lines at U+0085, U+2028 and U+2029, too. All these characters are in the
+/// Basic Multilingual Plane, so that `\uXXXX` can escape each of them in JSON.
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_and_directions_are_control_characters() {
+        let unsafe_ones = "\0\n\x1b\x7f\u{85}\u{9b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}";
+        for c in unsafe_ones.chars() {
+            assert!(is_control(c), "{c:?}");
+            assert!(u32::from(c) < 0x1_0000);
+        }
+        for c in "aü→✓日\u{200d}\u{202f}\u{a0}".chars() {
+            assert!(!is_control(c), "{c:?}");
+        }
+    }
+}
