@@ -122,14 +122,14 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     let session = [
         "async fn open(",
         "tree_head::last_signed(&self.config)",
-        "self.recover(signed)",
+        "self.recover(signed, known)",
         "self.remind(&recovered",
         "catchup::open(&self.index",
     ];
     let judge = [
         "async fn judge(",
         "committed(config, lock)",
-        "records(config, assets)",
+        "rounds(config, assets)",
         "published(config, assets)",
         "not_newer(published",
         "no_tile_beyond(&head",
@@ -140,10 +140,15 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
         "published_rounds(&path",
         "tree_at(base(",
     ];
+    let whole = [
+        "async fn judge_whole(",
+        "judge(config, &**assets, lock, signed)",
+        "rollback::check(unconfirmed, tree, &judged.path, assets)",
+    ];
     let recover = [
         "async fn recover(",
-        "judge(config, &**assets, lock, signed)",
-        "rollback::check(published.as_ref(), &tree, &path, assets)",
+        "judge_whole(config, assets, lock, signed)",
+        "history.hold_against_all(&known",
         "NewestSigned::commit(",
         "replay(&mut tree, record, head.checkpoint.size, &**assets)",
         "assets.publish(batch)",
@@ -159,6 +164,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     for (code, steps) in [
         (&supervisor, &session[..]),
         (&recovery, &judge),
+        (&recovery, &whole),
         (&recovery, &recover),
         (&catch_up, &open),
     ] {
@@ -282,7 +288,7 @@ fn an_entry_is_forwarded_in_the_order_of_the_model() {
         "self.prove(&identity, &signed, place, Source::Leader)",
         "self.scts.sct(&identity, &signed, place)",
         "async fn forwarded(",
-        "outcome.await",
+        "timeout(wait, outcome).await",
         "shown.wait_for(",
         "async fn prove(",
         "leaf_hash(&leaf) == in_tree",
