@@ -10,7 +10,7 @@ use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 
-use crate::pool::Lease;
+use crate::pool::Occupied;
 use crate::stalled;
 use crate::timed_body::{BodyError, Timed};
 
@@ -21,10 +21,10 @@ pub(crate) enum Body {
     Server(Box<ServerBody>),
 }
 
-/// A server's body. The connection returns to the pool after the last frame.
+/// A server's body. The connection is available for other requests after the last frame.
 pub(crate) struct ServerBody {
     body: Timed,
-    lease: Option<Lease>,
+    occupied: Option<Occupied>,
     /// Called if the body ends early.
     on_error: Option<OnError>,
     /// The error that ended the body, until it is returned.
@@ -52,11 +52,11 @@ impl Body {
         incoming: Incoming,
         version: Version,
         idle: Duration,
-        lease: Option<Lease>,
+        occupied: Occupied,
     ) -> Self {
         Body::Server(Box::new(ServerBody {
             body: Timed::new(incoming, version, idle),
-            lease,
+            occupied: Some(occupied),
             on_error: None,
             error: None,
         }))
@@ -96,13 +96,13 @@ impl ServerBody {
         }
         let frame = ready!(self.body.poll_frame(cx));
         match frame {
-            None => release(&mut self.lease),
+            None => release(&mut self.occupied),
             // Trailers are the last frame.
-            Some(Ok(ref frame)) if frame.is_trailers() => release(&mut self.lease),
+            Some(Ok(ref frame)) if frame.is_trailers() => release(&mut self.occupied),
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 // The connection is unusable after an error.
-                drop(self.lease.take());
+                drop(self.occupied.take());
                 if let Some(on_error) = self.on_error.take() {
                     on_error(&error);
                 }
@@ -143,9 +143,9 @@ impl HttpBody for Body {
     }
 }
 
-fn release(lease: &mut Option<Lease>) {
-    if let Some(lease) = lease.take() {
-        lease.release();
+fn release(occupied: &mut Option<Occupied>) {
+    if let Some(occupied) = occupied.take() {
+        occupied.release();
     }
 }
 
@@ -157,7 +157,7 @@ impl Drop for Body {
             && body.error.is_none()
             && body.body.is_end_stream()
         {
-            release(&mut body.lease);
+            release(&mut body.occupied);
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::failure::{Failure, Step};
 use crate::identity::TlsClient;
 use crate::limits::{FIELDS, STREAM_WINDOW, http2_head};
 use crate::pool::{Http1, Http2};
-use crate::stalled::{self, StreamExecutor};
+use crate::stalled::StreamExecutor;
+use crate::streams::{self, UNKNOWN};
 use crate::timed_body::BodyError;
 use crate::verify::{ByHost, Verification};
 
@@ -94,24 +95,41 @@ impl Connector {
         Ok(Http1 { sender, end })
     }
 
+    /// Starts HTTP/2, and waits for the server's limit of streams.
     pub(crate) async fn speak_http2<S>(&self, stream: S) -> Result<Http2, Failure>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (stream, end) = Ending::new(stream);
-        let handshake = http2::Builder::new(StreamExecutor::new(self.idle))
+        let executor = StreamExecutor::new(self.idle);
+        let handshake = http2::Builder::new(executor.clone())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            // Clients share the connection. A stream that its client does not read must not use up
-            // the window of other clients. Only the windows of the streams bound the memory.
+            // A stream that its client does not read must not use up the window of the other
+            // streams. Only the windows of the streams bound the memory.
             .initial_connection_window_size(i32::MAX as u32)
+            .initial_max_send_streams(UNKNOWN)
             .max_header_list_size(http2_head(self.head_bytes))
             .keep_alive_interval(Some(Duration::from_secs(30)))
             .keep_alive_timeout(Duration::from_secs(15))
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
-        tokio::spawn(stalled::connection(connection));
-        Ok(Http2 { sender, end })
+        let opening = timeout(self.patience, streams::open(connection, &executor));
+        let opened = opening.await.map_err(|_| {
+            let patience = self.patience.as_secs_f64();
+            let why = format!("The server sent no HTTP/2 SETTINGS within {patience:.1} s.");
+            Failure::Closed(why)
+        })?;
+        match (opened, end.alert()) {
+            (Ok(Some(streams)), _) => Ok(Http2 {
+                sender,
+                end,
+                streams,
+            }),
+            (Err(_) | Ok(None), Some(alert)) => Err(ended_by(alert)),
+            (Err(error), None) => Err(closed(error)),
+            (Ok(None), None) => Err(Failure::Closed(CLOSED.to_owned())),
+        }
     }
 }
 
@@ -122,13 +140,16 @@ fn sentence(error: &rustls::Error) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
+/// Reason for a request without a response on a closed connection.
+const CLOSED: &str = "The server closed the connection before it responded.";
+
 /// Converts a hyper error on a connection with a server into a failure.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
     if let Some(rustls::Error::AlertReceived(alert)) = tls_error(&error) {
         return ended_by(*alert);
     }
     let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        "The server closed the connection before it responded.".to_owned()
+        CLOSED.to_owned()
     } else if error.is_parse_too_large() {
         return Failure::Response(format!(
             "The head of the response is larger than limits.maxheader, or has more than {FIELDS} \

@@ -20,7 +20,7 @@ use crate::hops;
 use crate::interim::Interim;
 use crate::outgoing::Outgoing;
 use crate::page::{self, PROXY_STATUS};
-use crate::pool::{Lease, Route};
+use crate::pool::{Occupied, Route};
 use crate::relay;
 use crate::sending::{Prepared, send};
 use crate::session::Session;
@@ -90,16 +90,16 @@ async fn exchange(
     if let Some(interim_sender) = &interim_sender {
         interim_sender.end().await;
     }
-    let (mut response, mut lease) = sent.map_err(trouble)?;
+    let (mut response, mut occupied) = sent.map_err(trouble)?;
     if headers::authenticates_connection(response.headers()) {
-        tie(session, &route, &mut response, lease.as_mut());
+        tie(session, &route, &mut response, &mut occupied);
     }
     if let Some(proxy) = route.forwarder() {
         forwarded(&mut response, proxy).map_err(trouble)?;
     }
     let client = upgrade.then_some(client_upgrade);
     let chunked = response.headers().contains_key(TRANSFER_ENCODING);
-    let finished = finish(session, response, lease, client, trailers);
+    let finished = finish(session, response, occupied, client, trailers);
     let mut response = finished.map_err(trouble)?;
     if chunked && let Err(error) = response.body_mut().begin().await {
         let why = error.reason();
@@ -128,14 +128,14 @@ fn tie(
     session: &Session,
     route: &Arc<Route>,
     response: &mut Response<Incoming>,
-    lease: Option<&mut Lease>,
+    occupied: &mut Occupied,
 ) {
     session.tie();
-    if let Some(lease) = lease {
+    if let Occupied::Http1(lease) = occupied {
         lease.route = session.own(lease.route.clone());
     }
     if response.version() == Version::HTTP_2 {
-        // Streams of several clients share an HTTP/2 connection, so these schemes need HTTP/1.1.
+        // Several clients use an HTTP/2 connection in turn, so these schemes need HTTP/1.1.
         session.core.upstream.pool.require_http1(route);
     }
     if session.fixed.is_none() {
@@ -301,7 +301,7 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
 fn finish(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
-    lease: Option<Lease>,
+    occupied: Occupied,
     client: Option<OnUpgrade>,
     trailers: bool,
 ) -> Result<Response<Body>, Failure> {
@@ -338,7 +338,7 @@ fn finish(
     }
     *response.version_mut() = Version::HTTP_11;
     let idle = session.core.limits.idle;
-    Ok(response.map(|incoming| Body::server(incoming, came_as, idle, lease)))
+    Ok(response.map(|incoming| Body::server(incoming, came_as, idle, occupied)))
 }
 
 /// Relays bytes between client and server after both switched to another protocol.

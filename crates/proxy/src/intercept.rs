@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
+use crate::checks::network;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
@@ -170,9 +171,10 @@ impl Connect {
         let host = name.unwrap_or_else(|| target.host.clone());
         let route = Arc::new(core.upstream.route(target, Some(host.clone())));
         let seen = core.hosts.connection(&host);
+        let refused = refused.is_some();
         let (certificate, choice) = tokio::join!(
             certificate(&core, &host, &seen),
-            choose(&core, &route, &via, &offer, refused.is_some(), server)
+            choose(&core, &route, &via, client, &offer, refused, server)
         );
         let minted = match certificate {
             Ok(minted) => minted,
@@ -303,6 +305,7 @@ async fn choose(
     core: &Core,
     route: &Route,
     via: &HeaderValue,
+    client: SocketAddr,
     offer: &ClientOffer,
     refused: bool,
     server: Option<Rewind<Link>>,
@@ -314,20 +317,21 @@ async fn choose(
     if let Some(known) = core.upstream.pool.speaks_http2(route) {
         return choice(known || !offer.http1, None);
     }
+    let client = Some(network(client.ip()));
     let over_link = match server {
-        Some(link) => Some(core.upstream.connect_over(link, route, true).await),
+        Some(link) => Some(core.upstream.connect_over(link, route, client).await),
         None => None,
     };
     let connected = match over_link {
         // The server may have closed the link while the client was silent.
         None | Some(Err(Failure::Closed(_) | Failure::Tls(_))) => {
-            core.upstream.connect(route, true, via).await
+            core.upstream.connect(route, client, via).await
         }
         Some(connected) => connected,
     };
     match connected {
-        Ok(Connection::Http2(sender)) => {
-            core.upstream.pool.share(route, sender);
+        Ok(Connection::Http2(connection, _)) => {
+            core.upstream.pool.share(route, connection);
             choice(true, None)
         }
         ready => choice(!offer.http1, Some(ready)),

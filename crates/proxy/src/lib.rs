@@ -79,6 +79,7 @@ mod stalled;
 mod stats;
 mod store_metrics;
 mod stream;
+mod streams;
 mod target;
 mod time;
 mod timed_body;

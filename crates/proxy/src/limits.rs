@@ -31,8 +31,8 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Hosts with statistics; the least recently used are forgotten.
     pub hosts: usize,
-    /// Number of routes to servers whose idle connections are kept for later requests, at most 32
-    /// HTTP/1 connections each.
+    /// Number of routes to servers whose connections are kept for later requests, at most 32 idle
+    /// HTTP/1 connections and 256 HTTP/2 connections each.
     pub idle_connections: usize,
     /// Time that idle connections are kept.
     pub keep: Duration,

@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::expect::{BodyGate, Expectation};
 use crate::stalled;
+use crate::streams::Stream;
 use crate::timed_body::{BodyError, Timed};
 
 pub(crate) struct Outgoing {
@@ -21,6 +22,8 @@ pub(crate) struct Outgoing {
     held: Option<(BodyGate, Pin<Box<Sleep>>)>,
     /// Set whenever a frame has been forwarded.
     moving: Arc<AtomicBool>,
+    /// The HTTP/2 stream that carries the body. The response may end first.
+    stream: Option<Arc<Stream>>,
 }
 
 impl Outgoing {
@@ -35,6 +38,7 @@ impl Outgoing {
             body: Some(Timed::new(incoming, version, idle)),
             held: None,
             moving: moving.clone(),
+            stream: None,
         };
         (body, moving)
     }
@@ -44,7 +48,13 @@ impl Outgoing {
             body: None,
             held: None,
             moving: Arc::default(),
+            stream: None,
         }
+    }
+
+    /// Keeps the stream reserved until the body is dropped.
+    pub(crate) fn occupy(&mut self, stream: Option<Arc<Stream>>) {
+        self.stream = stream;
     }
 
     /// Holds the body back until the server requests it, or until `patience` is over.

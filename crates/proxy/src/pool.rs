@@ -1,5 +1,6 @@
-//! Pool of idle connections to servers.
+//! Pool of connections to servers.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::ending::ConnectionEnd;
 use crate::expect::Withheld;
 use crate::identity::TlsClient;
 use crate::outgoing::Outgoing;
+use crate::streams::{Stream, Streams};
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 
@@ -61,8 +63,8 @@ impl Route {
 pub(crate) enum Connection {
     /// HTTP/1: one request at a time.
     Http1(Http1),
-    /// HTTP/2: many concurrent requests.
-    Http2(Http2),
+    /// HTTP/2: many concurrent requests, and a stream for one of them.
+    Http2(Http2, Arc<Stream>),
 }
 
 impl Connection {
@@ -70,7 +72,15 @@ impl Connection {
     pub(crate) fn end(&self) -> ConnectionEnd {
         match self {
             Connection::Http1(connection) => connection.end.clone(),
-            Connection::Http2(connection) => connection.end.clone(),
+            Connection::Http2(connection, _) => connection.end.clone(),
+        }
+    }
+
+    /// Returns the stream for the request, if the connection is HTTP/2.
+    pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
+        match self {
+            Connection::Http1(_) => None,
+            Connection::Http2(_, stream) => Some(stream.clone()),
         }
     }
 }
@@ -81,17 +91,27 @@ pub(crate) struct Http1 {
     pub(crate) end: ConnectionEnd,
 }
 
-/// An HTTP/2 connection, for many concurrent requests.
+/// An HTTP/2 connection, for many concurrent requests of one client.
 #[derive(Clone)]
 pub(crate) struct Http2 {
     pub(crate) sender: http2::SendRequest<Outgoing>,
     pub(crate) end: ConnectionEnd,
+    pub(crate) streams: Arc<Streams>,
 }
 
-/// Idle connections by route.
+impl Http2 {
+    /// Reserves a stream for a request of this client, see [`Streams::reserve`].
+    pub(crate) fn reserve(&self, client: IpAddr) -> Option<Connection> {
+        let stream = self.streams.reserve(client)?;
+        Some(Connection::Http2(self.clone(), stream))
+    }
+}
+
+/// Connections to servers by route: idle HTTP/1 connections, and HTTP/2 connections.
 ///
-/// Every client may receive these connections. Therefore they must carry no state of one client:
+/// Every client may receive an idle connection. Therefore it must carry no state of one client:
 ///
+/// - An HTTP/2 connection serves other clients after its streams have ended ([`Streams`]).
 /// - A connection with NTLM or Negotiate authentication belongs to its client ([`Route::owner`]).
 /// - The configuration selects client certificates by server, the same for all clients. Connections
 ///   and TLS sessions of different certificates are separate ([`TlsClient`]). rustls supports no
@@ -107,14 +127,18 @@ pub(crate) struct Pool {
     keep: Duration,
 }
 
-/// Limit of idle connections of one route.
+/// Limit of idle HTTP/1 connections of one route.
 const IDLE_EACH: usize = 32;
+
+/// Limit of HTTP/2 connections of one route. A connection beyond the limit takes the place of an
+/// idle one, or else of the oldest one, which then ends after its last stream.
+const HTTP2_EACH: usize = 256;
 
 #[derive(Default)]
 struct Entry {
     /// The most recently used connection is last.
     http1: Vec<(Http1, Instant)>,
-    http2: Option<(Http2, Instant)>,
+    http2: Vec<(Http2, Instant)>,
     /// Whether the server chose HTTP/2 when HTTP/1.1 and HTTP/2 were offered, if known.
     speaks_http2: Option<bool>,
     /// End of the time in which the server gets HTTP/1.1 only.
@@ -160,7 +184,7 @@ impl Pool {
     pub(crate) fn require_http1(&self, route: &Route) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
-        entry.http2 = None;
+        entry.http2.clear();
         entry.http1_until = Some(Instant::now() + HTTP1_ONLY);
     }
 
@@ -188,9 +212,9 @@ impl Pool {
     /// Takes a connection for a request of an HTTP/2 client. Prefers HTTP/2. Uses HTTP/1 only if
     /// the server speaks only HTTP/1, because HTTP/1 may lose parts of these requests, for example
     /// the trailers of gRPC.
-    pub(crate) fn for_http2(&self, route: &Route) -> Option<Connection> {
-        if let Some(connection) = self.http2(route) {
-            return Some(Connection::Http2(connection));
+    pub(crate) fn for_http2(&self, route: &Route, client: IpAddr) -> Option<Connection> {
+        if let Some(connection) = self.http2(route, client) {
+            return Some(connection);
         }
         match self.speaks_http2(route) {
             Some(false) => self.http1(route).map(Connection::Http1),
@@ -198,26 +222,37 @@ impl Pool {
         }
     }
 
-    /// Returns the HTTP/2 connection of this route.
-    pub(crate) fn http2(&self, route: &Route) -> Option<Http2> {
+    /// Returns an HTTP/2 connection of this route with a stream for this client. Prefers connections
+    /// whose last stream was of this client.
+    pub(crate) fn http2(&self, route: &Route, client: IpAddr) -> Option<Connection> {
         let mut routes = self.routes.lock();
-        let entry = routes.get_mut(route)?;
-        let (connection, used) = entry.http2.as_mut()?;
-        if connection.sender.is_closed() {
-            entry.http2 = None;
-            return None;
-        }
-        *used = Instant::now();
-        Some(connection.clone())
+        let open = &mut routes.get_mut(route)?.http2;
+        open.retain(|(connection, _)| !connection.sender.is_closed());
+        let mut reserve = |own: bool| {
+            let mut open = open.iter_mut();
+            open.find_map(|(connection, used)| {
+                let matches = connection.streams.are_of(client) == own;
+                let reserved = matches.then(|| connection.reserve(client)).flatten()?;
+                *used = Instant::now();
+                Some(reserved)
+            })
+        };
+        reserve(true).or_else(|| reserve(false))
     }
 
-    /// Stores an HTTP/2 connection, which all clients share.
+    /// Stores an HTTP/2 connection for further requests.
     pub(crate) fn share(&self, route: &Route, connection: Http2) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
-        if !entry.requires_http1() {
-            entry.http2 = Some((connection, Instant::now()));
+        if entry.requires_http1() {
+            return;
         }
+        if entry.http2.len() == HTTP2_EACH {
+            let mut open = entry.http2.iter();
+            let idle = open.position(|(connection, _)| connection.streams.are_idle());
+            entry.http2.remove(idle.unwrap_or(0));
+        }
+        entry.http2.push((connection, Instant::now()));
     }
 
     /// Stores an HTTP/1 connection whose response has been read.
@@ -240,12 +275,12 @@ impl Pool {
             entry
                 .http1
                 .retain(|(connection, used)| !connection.sender.is_closed() && !stale(used));
-            let gone = |(connection, used): &(Http2, Instant)| {
-                connection.sender.is_closed() || stale(used)
-            };
-            if entry.http2.as_ref().is_some_and(gone) {
-                entry.http2 = None;
-            }
+            entry.http2.retain_mut(|(connection, used)| {
+                if !connection.streams.are_idle() {
+                    *used = Instant::now();
+                }
+                !connection.sender.is_closed() && !stale(&*used)
+            });
         }
     }
 
@@ -287,6 +322,21 @@ impl Lease {
         }
         if self.withheld.is_none() {
             self.pool.put(&self.route, self.connection);
+        }
+    }
+}
+
+/// The part of a connection that a response occupies until its end.
+pub(crate) enum Occupied {
+    Http1(Lease),
+    Http2 { _stream: Arc<Stream> },
+}
+
+impl Occupied {
+    /// Makes the connection available for other requests, after the response has been read.
+    pub(crate) fn release(self) {
+        if let Occupied::Http1(lease) = self {
+            lease.release();
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Step};
 use crate::form::{for_forwarder, for_http1, for_http2};
 use crate::interim::InterimSender;
 use crate::outgoing::Outgoing;
-use crate::pool::{Connection, Http1, Lease, Route};
+use crate::pool::{Connection, Http1, Lease, Occupied, Route};
 use crate::relay;
 use crate::session::{FixedOrigin, Session};
 
@@ -73,19 +73,19 @@ async fn connection(
         if let Some(ready) = fixed.ready.lock().take() {
             return Ok((ready?, false));
         }
-        // A connection that belongs to one client is never shared, so it uses HTTP/1.1.
+        // A connection that belongs to a client connection uses HTTP/1.1.
         if fixed.http2 && route.owner.is_none() {
             return shared(session, fixed, fresh).await;
         }
     }
     match upstream.pool.http1(route).filter(|_| !fresh) {
         Some(connection) => Ok((Connection::Http1(connection), true)),
-        None => Ok((upstream.connect(route, false, via).await?, false)),
+        None => Ok((upstream.connect(route, None, via).await?, false)),
     }
 }
 
-/// Returns a connection for an HTTP/2 client: the shared one, or, if the server does not speak
-/// HTTP/2, one for this request. If the connection attempt of another request fails, waiting
+/// Returns a connection for an HTTP/2 client: one with a free stream, or, if the server does not
+/// speak HTTP/2, one for this request. If the connection attempt of another request fails, waiting
 /// requests report the same failure, because consecutive attempts would add up the timeouts.
 async fn shared(
     session: &Session,
@@ -93,16 +93,16 @@ async fn shared(
     fresh: bool,
 ) -> Result<(Connection, bool), Failure> {
     let pool = &session.core.upstream.pool;
-    let route = &*fixed.route;
+    let (route, client) = (&*fixed.route, session.network());
     let came = Instant::now();
-    if !fresh && let Some(connection) = pool.for_http2(route) {
+    if !fresh && let Some(connection) = pool.for_http2(route, client) {
         return Ok((connection, true));
     }
     let may_be_shared = || pool.speaks_http2(route) != Some(false);
     if may_be_shared() {
         let mut failed = fixed.dialling.lock().await;
-        if let Some(connection) = pool.http2(route) {
-            return Ok((Connection::Http2(connection), true));
+        if let Some(connection) = pool.http2(route, client) {
+            return Ok((connection, true));
         }
         if let Some((at, failure)) = &*failed
             && came <= *at
@@ -120,12 +120,14 @@ async fn shared(
     Ok((dial(session, fixed).await?, false))
 }
 
-/// Opens a connection for an HTTP/2 client. Shares it if the server speaks HTTP/2.
+/// Opens a connection for an HTTP/2 client. Further requests use it if the server speaks HTTP/2.
 async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
     let upstream = &session.core.upstream;
-    let connection = upstream.connect(&fixed.route, true, &fixed.via).await?;
-    if let Connection::Http2(sender) = &connection {
-        upstream.pool.share(&fixed.route, sender.clone());
+    let client = Some(session.network());
+    let connection = upstream.connect(&fixed.route, client, &fixed.via);
+    let connection = connection.await?;
+    if let Connection::Http2(shared, _) = &connection {
+        upstream.pool.share(&fixed.route, shared.clone());
     }
     Ok(connection)
 }
@@ -157,7 +159,7 @@ pub(crate) async fn send(
     prepared: Prepared,
     moving: &AtomicBool,
     interim: Option<&InterimSender>,
-) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
+) -> Result<(Response<Incoming>, Occupied), Failure> {
     let Prepared {
         mut request,
         via,
@@ -170,9 +172,10 @@ pub(crate) async fn send(
         // A repeated request that the server may have processed must be safe. A request that an
         // HTTP/2 server refused was not processed.
         let safe = used && is_safe(&request);
-        let http2 = matches!(connection, Connection::Http2(_));
+        let http2 = matches!(connection, Connection::Http2(..));
         let once_more = (safe || http2).then(|| copy(&request)).flatten();
         let end = connection.end();
+        request.body_mut().occupy(connection.stream());
         let sent = match connection {
             Connection::Http1(connection) => {
                 match route.forwarder() {
@@ -182,11 +185,13 @@ pub(crate) async fn send(
                 let gate = listen(&mut request, expects, interim);
                 one_at_a_time(session, route, connection, request, gate, moving).await
             }
-            Connection::Http2(mut connection) => {
+            Connection::Http2(mut connection, stream) => {
                 for_http2(&mut request, route);
                 let sending = connection.sender.try_send_request(request);
                 let sent = patiently(sending, session.core.limits.response, moving).await;
-                sent.map(|sent| sent.map(|response| (response, None)))
+                sent.map(|sent| {
+                    sent.map(|response| (response, Occupied::Http2 { _stream: stream }))
+                })
             }
         };
         let unsent = match sent? {
@@ -267,7 +272,7 @@ async fn one_at_a_time(
     request: Request<Outgoing>,
     gate: Option<BodyGate>,
     moving: &AtomicBool,
-) -> Sent<(Response<Incoming>, Option<Lease>)> {
+) -> Sent<(Response<Incoming>, Occupied)> {
     let sending = connection.sender.try_send_request(request);
     let sent = patiently(sending, session.core.limits.response, moving).await?;
     Ok(sent.map(|response| {
@@ -278,7 +283,7 @@ async fn one_at_a_time(
             withheld: gate.and_then(BodyGate::responded),
             cut: lasts_until_the_end(&response).then(|| cut(session, route)),
         };
-        (response, Some(lease))
+        (response, Occupied::Http1(lease))
     }))
 }
 

@@ -1,6 +1,6 @@
 //! One client connection, and the destination of its requests.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::HeaderValue;
 use parking_lot::Mutex;
 
+use crate::checks::network;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
@@ -43,7 +44,7 @@ pub(crate) struct FixedOrigin {
     /// Connection or failure of the attempt during the client's TLS handshake, for the first
     /// request.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
-    /// Locked while an HTTP/2 connection is opened, because one connection serves all streams.
+    /// Locked while an HTTP/2 connection is opened, because one connection serves many streams.
     /// Holds the time and the reason of the last failure, for waiting requests.
     pub(crate) dialling: tokio::sync::Mutex<Option<(Instant, Failure)>>,
 }
@@ -68,6 +69,11 @@ impl Session {
             interim: None,
             owner: OnceLock::new(),
         }
+    }
+
+    /// Returns the address that identifies the client.
+    pub(crate) fn network(&self) -> IpAddr {
+        network(self.client.ip())
     }
 
     /// Ties this client connection to its connections with servers, because their authentication

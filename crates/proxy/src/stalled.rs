@@ -7,9 +7,11 @@
 
 use std::cell::Cell;
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep};
 
@@ -66,11 +68,21 @@ pub(crate) async fn connection<F: Future>(task: F) {
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor {
     idle: Duration,
+    /// Task to wake after the next poll of a task.
+    watcher: Arc<AtomicWaker>,
 }
 
 impl StreamExecutor {
     pub(crate) fn new(idle: Duration) -> Self {
-        StreamExecutor { idle }
+        StreamExecutor {
+            idle,
+            watcher: Arc::default(),
+        }
+    }
+
+    /// Wakes this waker once, after the next poll of one of the tasks.
+    pub(crate) fn wake_after_poll(&self, waker: &Waker) {
+        self.watcher.register(waker);
     }
 }
 
@@ -83,18 +95,22 @@ where
         // hyper polls the body of a request in the task of the connection first. If the body is not
         // sent at once, the next task continues with it.
         let begun = SENDING.try_with(Cell::take).unwrap_or_default();
-        let limited = limited(task, self.idle);
+        let (idle, watcher) = (self.idle, self.watcher.clone());
+        let limited = async move { limited(task, idle, &watcher).await };
         tokio::spawn(SENDING.scope(Cell::new(begun), limited));
     }
 }
 
 /// Runs `task` until it ends, or until the receiver of its body has accepted no bytes for `idle`.
-async fn limited<F: Future>(task: F, idle: Duration) {
+/// Wakes `watcher` after each poll.
+async fn limited<F: Future>(task: F, idle: Duration, watcher: &AtomicWaker) {
     let mut task = pin!(task);
     // The limit itself: `poll_fn` polls this timer only while the receiver accepts nothing.
     let mut alarm = pin!(sleep(idle));
     std::future::poll_fn(|cx: &mut Context<'_>| {
-        if task.as_mut().poll(cx).is_ready() {
+        let ended = task.as_mut().poll(cx).is_ready();
+        watcher.wake();
+        if ended {
             return Poll::Ready(());
         }
         match SENDING.with(Cell::get) {
@@ -123,7 +139,8 @@ mod tests {
             let _ = polled(first);
             std::future::pending::<()>().await;
         };
-        let limited = limited(task, Duration::from_millis(10));
+        let watcher = AtomicWaker::new();
+        let limited = limited(task, Duration::from_millis(10), &watcher);
         timeout(time, SENDING.scope(Cell::default(), limited))
             .await
             .is_ok()

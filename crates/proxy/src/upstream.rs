@@ -1,5 +1,6 @@
 //! Connections to servers: route, TLS identity and HTTP version.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -17,7 +18,7 @@ use crate::identity::{ClientCertificate, TlsClient};
 use crate::limits::Limits;
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
-use crate::pool::{Connection, Pool, Route};
+use crate::pool::{Connection, Http2, Pool, Route};
 use crate::relay::{self, Link};
 use crate::rules::Rules;
 use crate::stream::Rewind;
@@ -149,13 +150,13 @@ impl Upstream {
         Ok(Rewind::new(Bytes::new(), link))
     }
 
-    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2` and if the server has not
-    /// required HTTP/1.1, and records the server's choice. Without TLS, `http2` selects HTTP/2
-    /// directly (RFC 9113, section 3.3).
+    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2` has a client for the
+    /// connection, and if the server has not required HTTP/1.1, and records the server's choice.
+    /// Without TLS, `http2` selects HTTP/2 directly (RFC 9113, section 3.3).
     pub(crate) async fn connect(
         &self,
         route: &Route,
-        http2: bool,
+        http2: Option<IpAddr>,
         via: &HeaderValue,
     ) -> Result<Connection, Failure> {
         let connector = &self.connector;
@@ -172,28 +173,37 @@ impl Upstream {
         &self,
         link: Rewind<Link>,
         route: &Route,
-        http2: bool,
+        http2: Option<IpAddr>,
     ) -> Result<Connection, Failure> {
         let connector = &self.connector;
-        let http2 = http2 && !self.pool.requires_http1(route);
+        let http2 = http2.filter(|_| !self.pool.requires_http1(route));
         let Some(host) = &route.tls else {
-            return if http2 {
-                connector.speak_http2(link).await.map(Connection::Http2)
-            } else {
-                connector.speak_http1(link).await.map(Connection::Http1)
+            return match http2 {
+                Some(client) => reserve(&connector.speak_http2(link).await?, client),
+                None => connector.speak_http1(link).await.map(Connection::Http1),
             };
         };
         let client = route.client.as_deref().unwrap_or(&connector.nobody);
-        let tls = if http2 { &client.both } else { &client.http1 };
+        let tls = match http2 {
+            Some(_) => &client.both,
+            None => &client.http1,
+        };
         let stream = connector.secure(tls, link, host).await?;
         let chosen = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        if http2 {
+        if http2.is_some() {
             self.pool.learn(route, chosen);
         }
-        if chosen {
-            connector.speak_http2(stream).await.map(Connection::Http2)
-        } else {
-            connector.speak_http1(stream).await.map(Connection::Http1)
+        match http2.filter(|_| chosen) {
+            Some(client) => reserve(&connector.speak_http2(stream).await?, client),
+            None => connector.speak_http1(stream).await.map(Connection::Http1),
         }
     }
+}
+
+/// Reserves the first stream of a new connection.
+fn reserve(connection: &Http2, client: IpAddr) -> Result<Connection, Failure> {
+    let why = "The server allows no streams on a new HTTP/2 connection \
+               (SETTINGS_MAX_CONCURRENT_STREAMS is 0).";
+    let reserved = connection.reserve(client);
+    reserved.ok_or_else(|| Failure::Closed(why.to_owned()))
 }

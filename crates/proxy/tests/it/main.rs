@@ -12,5 +12,6 @@ mod opening;
 mod refusals;
 mod semantics;
 mod stalls;
+mod streams;
 mod tied;
 mod upstream_proxies;

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 use crate::common::origin::{self, Origin};
 use crate::common::{EVENT_TIMEOUT, Rig, Setup, client};
 
-type TestBody = BoxBody<Bytes, Infallible>;
+pub(crate) type TestBody = BoxBody<Bytes, Infallible>;
 
 /// Returns a body without an end, and a task that ends when the body has been dropped.
-fn endless() -> (TestBody, tokio::task::JoinHandle<()>) {
+pub(crate) fn endless() -> (TestBody, tokio::task::JoinHandle<()>) {
     let (sender, mut chunks) = mpsc::channel::<Bytes>(1);
     let sending = tokio::spawn(async move {
         let chunk = Bytes::from(vec![0; 64 << 10]);

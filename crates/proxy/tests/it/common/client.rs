@@ -41,7 +41,11 @@ impl Answer {
 
 /// Sends CONNECT, and returns the connection and the head of the response.
 pub(crate) async fn connect(proxy: SocketAddr, authority: &str) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    connect_over(TcpStream::connect(proxy).await.unwrap(), authority).await
+}
+
+/// Sends CONNECT on a connection to the proxy.
+pub(crate) async fn connect_over(mut stream: TcpStream, authority: &str) -> (TcpStream, String) {
     let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let head = head(&mut stream).await;
