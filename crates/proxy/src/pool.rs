@@ -222,8 +222,8 @@ impl Pool {
         }
     }
 
-    /// Returns an HTTP/2 connection of this route with a stream for this client. Prefers connections
-    /// whose last stream was of this client.
+    /// Returns an HTTP/2 connection of this route with a stream for this client. Prefers
+    /// connections whose last stream was of this client.
     pub(crate) fn http2(&self, route: &Route, client: IpAddr) -> Option<Connection> {
         let mut routes = self.routes.lock();
         let open = &mut routes.get_mut(route)?.http2;
@@ -333,7 +333,7 @@ pub(crate) enum Occupied {
 }
 
 impl Occupied {
-    /// Makes the connection available for other requests, after the response has been read.
+    /// Releases the connection for other requests, after the response has been read.
     pub(crate) fn release(self) {
         if let Occupied::Http1(lease) = self {
             lease.release();

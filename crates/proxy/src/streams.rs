@@ -42,7 +42,7 @@ struct Used {
     streams: usize,
 }
 
-/// One reserved stream, until this value is dropped.
+/// A reserved stream, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Stream(Arc<Streams>);
 

@@ -8,8 +8,9 @@
 //!
 //! - The content of every object is known, and every GET is compared with it byte by byte. The ETag
 //!   of GET and HEAD must equal the ETag of the write.
-//! - A PUT must be acknowledged with an ETag and without an error document. At the end, a random sample of
-//!   the objects is read again: large enough to find 1% damaged objects with 99% probability. A deleted object must not exist.
+//! - A PUT must be acknowledged with an ETag and without an error document. At the end, a random
+//!   sample of the objects is read again: large enough to find 1% damaged objects with 99%
+//!   probability. A deleted object must not exist.
 //! - `create` is a conditional PUT (`if-none-match: *`) that several clients send concurrently.
 //!   Exactly one must win, and its object must be stored. Stores that violate this are reported at
 //!   the end.

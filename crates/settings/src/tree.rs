@@ -148,7 +148,7 @@ type Spanned<'y> = Result<(Event<'y>, granit_parser::Span), ScanError>;
 impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
     /// Returns the next event that is not a comment, with its line. The tags of the core schema,
     /// such as `!!str`, change nothing here, because values are read by their keys. Another tag
-    /// asks for a function of another program, such as `!include`.
+    /// requires a function of another program, such as `!include`.
     fn next(&mut self) -> Result<(Event<'y>, usize), SyntaxError> {
         loop {
             match self.events.next().transpose()? {

@@ -232,7 +232,7 @@ impl AcmeClient {
         outcome.map_err(|_| Failed)
     }
 
-    /// Records a response with a JSON document, as [`judge`](Self::judge) does, and checks its media
+    /// Records a response with a JSON document like [`judge`](Self::judge), and checks its media
     /// type.
     pub(super) fn document<T, E: fmt::Display>(
         &self,

@@ -16,7 +16,7 @@ pub(super) struct Ordered<'a> {
 /// Name of a check, and its result.
 pub(super) type OrderFinding = (&'static str, Result<(), ContentError>);
 
-/// The reasons why an order or an authorization is not what was ordered.
+/// The differences between a request and its order or authorization.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ContentError {
     #[error("expected the identifiers {}, found {}", list(.ordered), list(.found))]

@@ -159,8 +159,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Removes the response to a challenge that the server has validated or refused. Returns whether
-    /// the server has requested the response.
+    /// Removes the response to a challenge that the server has validated or refused. Returns
+    /// whether the server has requested the response.
     pub(super) fn forget(&self, name: &str, token: &str) -> bool {
         match self.kind {
             ChallengeType::Http01 => self.tokens.remove(token),

@@ -83,7 +83,7 @@ impl SharedState {
         self.puts[store].fetch_add(1, Ordering::Relaxed) % self.objects
     }
 
-    /// Returns the end of the numbers of the objects that [`next_put`](Self::next_put) has returned.
+    /// Returns the end of the numbers of objects that [`next_put`](Self::next_put) has returned.
     pub(super) fn put_numbers(&self, store: usize) -> u64 {
         self.objects.min(self.puts[store].load(Ordering::Relaxed))
     }
