@@ -262,7 +262,7 @@ mod tests {
             ),
             (&garbage, "certificate 2 of the response cannot be parsed"),
         ] {
-            let chain = [&chain[..1], &[more.clone()], &chain[1..]].concat();
+            let chain = [&chain[..1], std::slice::from_ref(more), &chain[1..]].concat();
             let [names, key, chain] = check(&chain, &names, &spki, UnixTime::now());
             assert!(names.1.is_ok() && key.1.is_ok());
             let error = chain.1.unwrap_err().to_string();
