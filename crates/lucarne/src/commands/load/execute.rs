@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,11 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     run.version = env!("CARGO_PKG_VERSION").to_owned();
     let running = run.start();
     thread::scope(|scope| {
-        scope.spawn(|| obey_signals(&running));
+        let (listens, ready) = channel();
+        scope.spawn(|| obey_signals(&running, listens));
+        // Without the handlers, SIGHUP of a closed terminal would end the process. An error means
+        // that there are no handlers, which `obey_signals` has reported.
+        let _ = ready.recv();
         if let Err(error) = show(&running, output) {
             errln!("lucarne: cannot show the progress of the test: {error}");
         }
@@ -74,9 +79,13 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Handles signals: the first one lets running iterations finish, the second one cancels them, the
 /// third one ends the process.
-fn obey_signals(running: &Running) {
-    let listening = runtime::run_here(async {
+///
+/// Sends to `listens` as soon as signals no longer end the process by themselves.
+fn obey_signals(running: &Running, listens: Sender<()>) {
+    let listening = runtime::run_here(async move {
         let mut signals = Signals::listen()?;
+        // The receiver waits for this message.
+        let _ = listens.send(());
         let mut snapshots = running.snapshots();
         let mut last: Option<Instant> = None;
         let mut count = 0;

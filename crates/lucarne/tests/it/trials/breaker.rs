@@ -267,11 +267,14 @@ fn page(status: u16, kind: &str, body: &str) -> Response<Full<Bytes>> {
     answer
 }
 
-/// Sets the status of the order to `processing`.
+/// Sets the status of an order after its finalization to `processing`.
 async fn unfinished(answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     let (mut parts, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let mut order: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    if matches!(order["status"].as_str(), Some("pending" | "ready")) {
+        return Response::from_parts(parts, Full::new(body));
+    }
     order["status"] = "processing".into();
     if let Some(order) = order.as_object_mut() {
         order.remove("certificate");
