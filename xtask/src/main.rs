@@ -57,7 +57,7 @@ Commands:
   links                 check that relative links, and names of pages in other files, resolve
   errors                check that docs/reference/errors.md has every code of the sources
   scale                 print what logs of three rates come to: the tables of
-                        docs/explanation/scale.md
+                        docs/explanation/performance.md
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;

@@ -1,5 +1,5 @@
 //! `cargo xtask scale`: computes the entries, objects, bytes, requests and costs of a log at given
-//! rates. The command prints the tables of `docs/explanation/scale.md`.
+//! rates. The command prints the tables of `docs/explanation/performance.md`.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const TILE_BYTES: f64 = 497.0;
 /// Bytes of the dedup index for each entry, on a local disk (measured in the same section: 44.8).
 const INDEX_BYTES: f64 = 44.8;
 /// CPU for each entry in microseconds, with data in a bucket
-/// (docs/explanation/performance-stores.md).
+/// (docs/explanation/performance.md).
 const CPU_MICROSECONDS: f64 = 60.5;
 /// Seconds of a round with data in a bucket; on a disk, rounds are shorter and have no price.
 const PERIOD: f64 = 1.0;
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     fn the_document_has_what_the_program_prints() {
-        let file = crate::root().join("docs/explanation/scale.md");
+        let file = crate::root().join("docs/explanation/performance.md");
         let document = std::fs::read_to_string(file).unwrap();
         for table in tables().split("\n\n") {
             assert!(
                 document.contains(table.trim_end()),
-                "docs/explanation/scale.md lacks this table of `cargo xtask scale`:\n{table}"
+                "docs/explanation/performance.md lacks this table of `cargo xtask scale`:\n{table}"
             );
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// Compares with the measured requests per 1,000 entries of MinIO in
-    /// docs/explanation/performance-stores.md.
+    /// docs/explanation/performance.md.
     #[test]
     fn the_requests_of_a_round_are_those_that_were_measured() {
         for (rate, period, measured) in
