@@ -1,4 +1,5 @@
-//! `cargo xtask errors`: compares the codes on docs/reference/errors.md with the sources.
+//! `cargo xtask errors`: compares the codes and messages on docs/reference/errors.md with the
+//! sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +30,7 @@ const CONSTRUCTORS: [&str; 7] = [
     "later(",
 ];
 
-/// Fails if the page lacks a code of the sources, or has a code that the sources lack.
+/// Fails if the page lacks a code of the sources, or has a code or message that the sources lack.
 pub(crate) fn run() -> Result<()> {
     let page = read(PAGE)?;
     let mut problems = Vec::new();
@@ -48,6 +49,9 @@ pub(crate) fn run() -> Result<()> {
         let unknown = documented.difference(&sources);
         problems.extend(unknown.map(|name| format!("{kind} `{name}` is not in the sources")));
     }
+    let texts = texts()?;
+    let unknown = messages(&page).filter(|message| !texts.contains(message));
+    problems.extend(unknown.map(|message| format!("message `{message}` is not in the sources")));
     if !problems.is_empty() {
         bail!(
             "{PAGE} does not match the sources:\n  {}",
@@ -168,8 +172,35 @@ fn exit_codes() -> Result<BTreeSet<String>> {
     Ok(codes)
 }
 
+/// Returns the sources of the product, with every string literal on one line.
+fn texts() -> Result<String> {
+    let mut texts = String::new();
+    let of_product = |(path, _): &(String, String)| path.contains("/src/");
+    for (_, text) in sources("crates")?.into_iter().filter(of_product) {
+        for line in text.replace("\\\"", "\"").lines() {
+            // After a backslash, the literal continues in the next line.
+            texts.push_str(line.trim_start().trim_end_matches('\\'));
+            if !line.ends_with('\\') {
+                texts.push('\n');
+            }
+        }
+    }
+    Ok(texts)
+}
+
+/// Returns the messages of the page, without the values that `…` stands for.
+fn messages(page: &str) -> impl Iterator<Item = &str> {
+    let mut sections = page.split("\n## ");
+    let section = sections.find(|section| section.starts_with("Error messages"));
+    let lines = section.unwrap_or_default().lines();
+    let rows = lines.skip_while(|line| !line.starts_with("|---"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    quoted.flat_map(|text| text.split('…')).map(str::trim)
+}
+
 fn is_refusals(heading: &str) -> bool {
-    heading != "Health checks" && heading != "Exit codes"
+    !["Error messages", "Health checks", "Exit codes"].contains(&heading)
 }
 
 /// Returns the names in the first column of the sections with these headings.
@@ -219,8 +250,10 @@ mod tests {
 
     #[test]
     fn the_page_is_read_by_section() {
-        let page = "# Errors\n\n## Refused reads\n\n| code |\n|---|\n| `busy` | 503 |\n\n\
+        let page = "# Errors\n\n## Error messages\n\n| m |\n|---|\n| `a … b`, `c` | x |\n\n\
+                    ## Refused reads\n\n| code |\n|---|\n| `busy` | 503 |\n\n\
                     ## Health checks\n\n| `lock` | x |\n\n## Exit codes\n\n| `check` | 3 | x |\n";
+        assert!(messages(page).eq(["a", "b", "c"]));
         assert_eq!(first_cells(page, is_refusals), set(["busy"]));
         assert_eq!(
             first_cells(page, |name| name == "Health checks"),
@@ -234,6 +267,7 @@ mod tests {
         assert!(codes().unwrap().len() > 45);
         assert!(checks().unwrap().len() > 10);
         assert!(exit_codes().unwrap().len() > 8);
+        assert!(messages(&read(PAGE).unwrap()).count() > 50);
         run().unwrap();
     }
 }

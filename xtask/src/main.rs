@@ -55,7 +55,8 @@ Commands:
   conformance           check that each function and test that docs/reference/conformance.md
                         and docs/explanation/incidents.md name exists
   links                 check that relative links, and names of pages in other files, resolve
-  errors                check that docs/reference/errors.md has every code of the sources
+  errors                check that docs/reference/errors.md has every code of the sources,
+                        and only messages of the sources
   scale                 print what logs of three rates come to: the tables of
                         docs/explanation/performance.md
   targets up|down       start what plans of certificate infrastructure are run against

@@ -85,7 +85,7 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
             "{}: {} holds a log, but {lock} has no checkpoint of this log. Creating the log again \
              would fork it: \
              configure the lock database that belongs to this log, or restore that database \
-             (docs/how-to/operations.md, \"The lock is lost\")",
+             (docs/how-to/disaster-recovery.md, \"The lock is lost\")",
             of_log(),
             assets.location(),
         );

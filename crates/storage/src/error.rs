@@ -87,7 +87,7 @@ pub enum AssetError {
     /// A file that was durable does not have the bytes that were written.
     #[error(
         "{file} is damaged at byte {offset}: {detail}. \
-         Keep the file, check the disk, and see docs/reference/storage.md before removing anything"
+         Keep the file, check the disk, and see docs/reference/errors.md before removing anything"
     )]
     Damaged {
         /// Path of the file.

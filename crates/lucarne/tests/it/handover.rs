@@ -96,7 +96,7 @@ async fn upgrade(log: &LogUnderTest, server: &mut Server, times: usize) {
 }
 
 /// `LUCARNE_UPGRADES=10 LUCARNE_RATE=500 cargo test -p lucarne --test it --
-/// handover::upgrades_at_load --nocapture` for the figures in docs/how-to/operations.md.
+/// handover::upgrades_at_load --nocapture` for the figures in docs/explanation/handover.md.
 #[test]
 fn upgrades_at_load_lose_nothing() {
     let (times, rate) = (number("LUCARNE_UPGRADES", 2), number("LUCARNE_RATE", 60));

@@ -273,7 +273,7 @@ fn stop(server: &mut lucarne_testkit::Server) {
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
-/// The recipe of docs/how-to/operations.md for a lost lock.
+/// The recipe of docs/how-to/disaster-recovery.md for a lost lock.
 #[test]
 fn a_lost_lock_is_made_from_the_published_checkpoint() {
     let log = log(WINDOW);

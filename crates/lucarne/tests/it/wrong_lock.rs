@@ -246,7 +246,7 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
 }
 
 /// The lock's file is removed while the log runs. The process still has it open, commits nothing
-/// more to it, and reports that. docs/reference/storage.md describes the rescue.
+/// more to it, and reports that. docs/reference/errors.md describes the rescue.
 #[test]
 fn a_lock_database_deleted_while_in_use() {
     let site = site();
@@ -377,8 +377,8 @@ fn check_says_what_serve_says_on_every_store() {
     }
 }
 
-/// The recipe of docs/how-to/operations.md for locks on servers: the row, the table or the object
-/// is missing.
+/// The recipe of docs/how-to/disaster-recovery.md for locks on servers: the row, the table or the
+/// object is missing.
 #[test]
 fn a_lost_lock_is_made_anew_wherever_it_was() {
     for kind in [DatabaseKind::Postgres, DatabaseKind::MariaDb] {

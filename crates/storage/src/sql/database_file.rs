@@ -90,7 +90,7 @@ impl DatabaseFile {
                 &self.path,
                 "the lock database was removed or replaced while in use. Only this process has \
                  its newest state: save the checkpoints before you stop it, and see \
-                 docs/reference/storage.md",
+                 docs/reference/errors.md",
             )),
         }
     }
@@ -184,7 +184,7 @@ pub(super) fn message(error: &rusqlite::Error) -> String {
         5 | 6 => "; another process holds its write lock: find and end it",
         8 => "; file and directory must be writable by this user",
         13 => "; free space on its file system",
-        11 | 26 => "; keep the file, and see docs/reference/storage.md",
+        11 | 26 => "; keep the file, and see docs/reference/errors.md",
         14 => "; its directory must be writable too, for the -wal file",
         _ => "",
     };

@@ -81,7 +81,7 @@ fn copy(
             return Err(unusable(
                 path,
                 "after a failed write, a row has neither its old nor its new content. Keep the \
-                 file and its -wal, check the disk, and see docs/reference/storage.md",
+                 file and its -wal, check the disk, and see docs/reference/errors.md",
             ));
         }
     }

@@ -358,7 +358,7 @@ fn nothing_left(path: &Path) -> Result<(), LockError> {
             let reason = format!(
                 "the lock database is missing, and {} has its latest commits. Restore the database \
                  next to this file. Only if the database is lost, move this file away, and see \
-                 \"The lock is lost\" in docs/how-to/operations.md",
+                 \"The lock is lost\" in docs/how-to/disaster-recovery.md",
                 left.display()
             );
             return Err(unusable(path, &reason));

@@ -83,7 +83,7 @@ async fn a_damaged_database_is_an_error() {
     let mut bytes = std::fs::read(place.path()).unwrap();
     bytes[100..].fill(0xa5);
     std::fs::write(place.path(), bytes).unwrap();
-    assert!(place.refusal().await.contains("docs/reference/storage.md"));
+    assert!(place.refusal().await.contains("docs/reference/errors.md"));
 }
 
 #[tokio::test]

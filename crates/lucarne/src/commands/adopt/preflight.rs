@@ -233,7 +233,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         if sunlights && !theirs {
             let why = "the lock has no checkpoint of this log, but Sunlight wrote the directory: \
                        set `checkpoints` to Sunlight's lock. If that lock is lost: \
-                       docs/how-to/operations.md, \
+                       docs/how-to/disaster-recovery.md, \
                        \"The lock is lost\"";
             findings.refused("lock", why);
             return None;

@@ -53,7 +53,7 @@ pub(crate) static HANDOVER: Key<Shape> = Key::new(
     Shape::Text,
     "none",
     "A socket in the file system, through which the next `lucarne serve` takes over from this \
-     process [without a gap](../how-to/operations.md#upgrading-without-a-gap): \
+     process [without a gap](../how-to/upgrade.md#upgrade-without-a-gap): \
      `/run/lucarne/handover.sock`. Its directory must exist and be writable.",
 );
 
@@ -84,7 +84,7 @@ pub(crate) static VERIFICATION: Key<Words<VerifyBy>> = Key::new(
     "`fast`",
     "How the server verifies the signatures of submissions, for all logs. `fast`: Lucarne's own \
      arithmetic for frequent keys. `general`: aws-lc-rs for all keys. See \
-     [operations.md](../how-to/operations.md#two-verifiers).",
+     [two-verifiers.md](../explanation/two-verifiers.md).",
 );
 
 pub(crate) static OTLP: Key<Shape> = Key::new(
