@@ -233,7 +233,7 @@ fn curl() {
     assert_eq!(output.status.code(), Some(60), "{}", all(&output));
 }
 
-/// The statements of docs/how-to/proxy.md about curl and its environment.
+/// The statements of docs/how-to/proxy-clients.md about curl and its environment.
 #[test]
 fn curl_takes_the_ca_from_the_first_variable() {
     let scene = Scene::new(&["http/1.1"]);
@@ -265,7 +265,7 @@ fn curl_takes_the_ca_from_the_first_variable() {
     assert_eq!(output.status.code(), Some(6), "{}", all(&output));
 }
 
-/// The statements of docs/how-to/proxy.md about the CAs of Node.js, for any version.
+/// The statements of docs/how-to/proxy-clients.md about the CAs of Node.js, for any version.
 #[test]
 fn node_takes_the_ca_from_its_own_variable() {
     let scene = Scene::new(&["http/1.1"]);

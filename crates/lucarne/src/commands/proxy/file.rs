@@ -13,7 +13,7 @@ use crate::config::{Secret, listen, unreadable};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has a default \
-                       (docs/how-to/proxy.md)";
+                       (docs/reference/proxy.md)";
 
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {

@@ -25,7 +25,7 @@ pub(crate) fn documented() -> Vec<Documented> {
         ("limits", &limits::TABLE, None),
     ];
     let documented = tables.map(|(name, table, beside)| Documented {
-        page: "how-to/proxy.md",
+        page: "reference/proxy.md",
         name,
         markdown: table.to_markdown(beside),
     });

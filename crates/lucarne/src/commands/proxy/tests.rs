@@ -140,13 +140,13 @@ fn the_documented_defaults_are_those_of_the_program() {
 #[test]
 fn the_documentation_has_every_flag() {
     use clap::CommandFactory;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/proxy.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/proxy.md");
     let text = std::fs::read_to_string(path).unwrap();
     for argument in Command::command().get_arguments() {
         if let Some(flag) = argument.get_long() {
             assert!(
                 text.contains(&format!("`--{flag}")),
-                "docs/how-to/proxy.md lacks --{flag}"
+                "docs/reference/proxy.md lacks --{flag}"
             );
         }
     }

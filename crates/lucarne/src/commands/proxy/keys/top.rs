@@ -53,7 +53,7 @@ pub(crate) static CA: Key<Shape> = Key::new(
     Shape::Text,
     "`lucarne-ca`",
     "directory of the CA: `ca.pem` is for clients to trust, `ca-key.pem` is secret; created at the \
-     first start, or [your own](#certificates-and-their-store)",
+     first start, or [your own](../how-to/proxy.md#your-own-ca-and-certificates)",
 )
 .beside("`--ca`");
 
