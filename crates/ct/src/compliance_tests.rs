@@ -233,11 +233,17 @@ fn the_earliest_sct_decides_for_a_retired_log() {
 
 #[test]
 fn the_documentation_dates_the_policies() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ct-policies.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/ct-policies.md"
+    );
     let text = std::fs::read_to_string(path).unwrap();
     for policy in CtPolicy::ALL {
         let row = format!("[{}]({}), {}", policy.name, policy.source, policy.as_of);
-        assert!(text.contains(&row), "docs/reference/ct-policies.md lacks {row}");
+        assert!(
+            text.contains(&row),
+            "docs/reference/ct-policies.md lacks {row}"
+        );
     }
 }
 

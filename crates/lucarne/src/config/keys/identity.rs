@@ -54,11 +54,8 @@ pub(crate) static SUBMISSIONPREFIX: Key<Shape> = Key::new(
     Shape::Text,
     "required",
     "URL for submissions. Without scheme and trailing slash, it is the log's origin, and cannot \
-     change after the log is created. Unlike elsewhere, a port and `http://` are allowed, for \
-     tests and proxies. A URL that clients would change in requests is refused: a host name beyond \
-     ASCII; `.` or `..` in the path; characters other than letters, digits and `-._~!$&'()*,;=:` \
-     in the path. A new log is also refused if the prefix has the default port of its scheme, or a \
-     dot at the end of the host name.",
+     change after the log is created. Unlike elsewhere, a port and `http://` are allowed. [Some \
+     URLs](#prefixes) are refused.",
 )
 .beside(SUNLIGHT);
 
@@ -132,12 +129,8 @@ pub(crate) static KNOWN_CHECKPOINTS: Key<Shape> = Key::new(
     Shape::List(&Shape::Text),
     "none",
     "URLs of the log's newest checkpoint in other places (a mirror, a witness, a CDN with its own \
-     cache), or the prefixes above these URLs. Each start requests all of them, within 5 s \
-     together. The log stops if one of these checkpoints has more entries than lock, journal and \
-     storage, or has another history: all local state was rolled back. Readers then get no \
-     checkpoint. `init` creates no log of which one of these checkpoints has entries. If a server \
-     does not respond, or responds with a text without this log's signature, the log warns and \
-     continues.",
+     cache), or the prefixes above these URLs. Each start [compares them](#known-checkpoints) \
+     with the log.",
 );
 
 pub(crate) static CACHE: Key<Shape> = Key::new(

@@ -69,11 +69,9 @@ pub(crate) static MAXJOURNAL: Key<Sizes> = Key::new(
     "maxjournal",
     Sizes::within(1 << 20, 1 << 40).former_numbers(1 << 20),
     "1GiB",
-    "Maximum size of the data that a log can write before a sync completes. While the disk does \
-     not complete a sync, the journal of a log in a directory grows to about this size. Then \
-     submissions get 503 with Retry-After until the sync completes. The log syncs its storage \
-     after each eighth of this size. In a directory, the log also syncs after 32 MiB and after 256 \
-     rounds, because a restart reads the journal into memory and publishes its rounds again.",
+    "Maximum size of the data that a log can write before a sync completes. If the disk does not \
+     complete a sync, submissions beyond this size get 503 with Retry-After. The log syncs after \
+     each eighth of this size; in a directory, also after 32 MiB and after 256 rounds.",
 );
 
 pub(crate) static READCACHE: Key<Sizes> = Key::new(
@@ -95,29 +93,18 @@ pub(crate) static RFC6962READS: Key<Boolean> = Key::new(
     "rfc6962reads",
     Boolean,
     "false",
-    "Whether the log also serves the reads of RFC 6962 (`get-sth`, `get-sth-consistency`, \
-     `get-proof-by-hash`, `get-entries`, `get-entry-and-proof`), for tools without support for \
-     tiles: [monitors.md](../how-to/monitors.md). For `get-proof-by-hash`, the log keeps an index \
-     of leaf hashes in `cache`. The index has 45 bytes per entry (a record of 43 bytes and 12 bits \
-     of a filter), and twice as much while its tables are merged. The log builds it from hash \
-     tiles while it is open. In a bucket, the first build reads one hash tile of 8 KiB for each \
-     256 entries, which is paid.",
+    "Whether the log also serves the reads of RFC 6962, for tools without support for tiles: \
+     [monitors.md](../how-to/monitors.md#rfc-6962-clients). They need an [index of leaf \
+     hashes](#index-of-leaf-hashes) in `cache`.",
 );
 
 pub(crate) static SCRUB: Key<Shape> = Key::new(
     "scrub",
     Shape::Text,
     "5MB/s; `sample` in a bucket",
-    "Rate at which the log continuously reads all its files and compares them with its signed \
-     tree, in MB/s or kB/s of stored bytes; each request counts as 4096 additional bytes. `off` \
-     disables it. A file with wrong bytes is restored if the log has the right bytes elsewhere. \
-     Otherwise, log lines, `/health` (`files`) and metrics report the file, and it is not served \
-     until it is repaired. A pass begins at least an hour after the previous pass, and continues \
-     after a restart. In a bucket, requests are paid, and a pass over a billion entries needs \
-     eight million requests. `sample`, the default there, verifies one random tile and the tiles \
-     above it every two minutes. The log also compares one listing of up to 1000 tiles with the \
-     size of the tree. This costs a few requests per minute, and detects within minutes that the \
-     storage was emptied or rolled back.",
+    "Rate at which the [scrubber](#scrubber) reads all files, in MB/s or kB/s of stored bytes; \
+     each request counts as 4096 additional bytes. `sample` verifies random tiles, and `off` \
+     disables the scrubber.",
 );
 
 pub(crate) static SCRUBWINDOW: Key<Shape> = Key::new(
