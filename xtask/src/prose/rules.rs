@@ -10,6 +10,9 @@ use super::tokens::{self, Token};
 /// The widest line of a comment or a page, in characters.
 const COLUMNS: usize = 100;
 
+/// Words of the longest cell of a table.
+const CELL_WORDS: usize = 60;
+
 /// A place to rewrite.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
@@ -153,6 +156,7 @@ const RELATIVES: &[&str] = &[
 const OPENING_INSTEAD: &str = "open with a noun or a verb, in a sentence of its own";
 const HEADING_INSTEAD: &str = "write a noun phrase without a relative clause";
 const WIDTH_INSTEAD: &str = "break the line at 100 columns";
+const CELL_INSTEAD: &str = "write a section, and at most 60 words into the cell";
 const CONTRACTION_INSTEAD: &str = "write both words";
 
 /// The words of a phrase, and its rule.
@@ -254,18 +258,26 @@ fn is_contraction(word: &str) -> bool {
     }
 }
 
-/// Returns a finding for each line that is too wide. Rows of tables and lines of one or two words
-/// cannot be broken.
+/// Returns a finding for each line that is too wide, and for each row with a cell that is too long.
+/// Rows of tables and lines of one or two words cannot be broken.
 fn long_lines(piece: &Piece<'_>) -> Vec<Finding> {
     tokens::prose_lines(piece)
         .flatten()
-        .filter(|line| line.width > COLUMNS)
-        .filter(|line| !line.text.trim_start().starts_with('|'))
-        .filter(|line| line.text.split_whitespace().count() > 2)
-        .map(|line| Finding {
-            line: line.number,
-            phrase: format!("{} columns", line.width),
-            instead: WIDTH_INSTEAD,
+        .filter_map(|line| {
+            let words = |text: &str| text.split_whitespace().count();
+            let (phrase, instead) = if line.text.trim_start().starts_with('|') {
+                let longest = line.text.split('|').map(words).max()?;
+                let phrase = format!("cell of {longest} words");
+                (longest > CELL_WORDS).then_some((phrase, CELL_INSTEAD))?
+            } else {
+                let is_long = line.width > COLUMNS && words(line.text) > 2;
+                is_long.then(|| (format!("{} columns", line.width), WIDTH_INSTEAD))?
+            };
+            Some(Finding {
+                line: line.number,
+                phrase,
+                instead,
+            })
         })
         .collect()
 }
@@ -393,13 +405,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_at_100_columns() {
+    fn lines_and_cells_have_a_limit() {
         let line = "word ".repeat(20);
         assert_eq!(in_markdown(&format!("{}\n", line.trim())), [""; 0]);
         assert_eq!(in_markdown(&format!("{line}word\n")), ["104 columns"]);
         assert_eq!(in_rust(&format!("    // {line}\n")), ["107 columns"]);
         assert_eq!(in_markdown(&format!("| {line} |\n")), [""; 0]);
         assert_eq!(in_markdown(&format!("[{}](x)\n", "a".repeat(120))), [""; 0]);
+        let cell = "word ".repeat(61);
+        assert_eq!(
+            in_markdown(&format!("| {line}| {cell}|\n")),
+            ["cell of 61 words"]
+        );
     }
 
     #[test]
