@@ -51,6 +51,19 @@ fn tables_of_keys_are_generated() {
 /// Line after a generated table.
 const END_OF_KEYS: &str = "<!-- end of keys -->\n";
 
+/// `docs/images/deployments.svg` is drawn from `deployments.dot`: it has every text of the source.
+#[test]
+fn the_picture_shows_its_source() {
+    let picture = document("images/deployments.svg");
+    let source = document("images/deployments.dot");
+    let labels = source.split("label=\"").skip(1);
+    let labels: Vec<_> = labels.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(labels.len() > 10, "{labels:?}");
+    for line in labels.iter().flat_map(|label| label.split("\\n")) {
+        assert!(picture.contains(&format!(">{line}</text>")), "{line}");
+    }
+}
+
 /// The page creates the directory of a signer's memory before the commands that use it.
 #[test]
 fn a_signer_is_set_up_in_order() {
@@ -222,10 +235,10 @@ fn units_restart_without_a_limit() {
     }
 }
 
-/// `docs/getting-started.md` creates every directory that its configuration and the unit name.
+/// `docs/how-to/deploy/service.md` creates every directory in its configuration and in the unit.
 #[test]
 fn the_system_service_has_its_directories() {
-    let page = document("getting-started.md");
+    let page = document("how-to/deploy/service.md");
     let made = |line: &str| -> Vec<PathBuf> {
         let words = line.split_whitespace().filter(|word| word.starts_with('/'));
         words.map(PathBuf::from).collect()
@@ -251,7 +264,7 @@ fn the_system_service_has_its_directories() {
         let is_made = made.iter().any(|made| path.starts_with(made));
         assert!(
             is_made,
-            "docs/getting-started.md creates no directory for {}",
+            "docs/how-to/deploy/service.md creates no directory for {}",
             path.display()
         );
     }

@@ -119,11 +119,11 @@ fn the_units_of_the_package_run_the_documented_commands() {
     }
 }
 
-/// The configuration of the package equals the configuration of `docs/getting-started.md`, with
-/// comments.
+/// The configuration of the package equals the configuration of `docs/how-to/deploy/service.md`,
+/// with comments.
 #[test]
 fn the_configuration_of_the_package_is_the_documented_one() {
-    let page = read("docs/getting-started.md");
+    let page = read("docs/how-to/deploy/service.md");
     let (_, documented) = page.split_once("```yaml\n   listen:").unwrap();
     let (documented, _) = documented.split_once("```").unwrap();
     let documented = format!("   listen:{documented}");
@@ -177,7 +177,7 @@ fn the_package_creates_the_documented_directories() {
         })
         .collect();
     let mut documented = BTreeSet::new();
-    for page in ["docs/getting-started.md", "docs/how-to/signer.md"] {
+    for page in ["docs/how-to/deploy/service.md", "docs/how-to/signer.md"] {
         let page = read(page);
         for line in page.lines().map(str::trim) {
             if !line.starts_with("install -d ") {
