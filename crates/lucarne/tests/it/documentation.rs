@@ -64,6 +64,17 @@ fn the_picture_shows_its_source() {
     }
 }
 
+/// The first screen of the README has at most 350 words, and its table at most six rows.
+#[test]
+fn the_readme_begins_with_one_screen() {
+    let page = document("../README.md");
+    let (screen, rest) = page.split_once("\n## ").unwrap();
+    let words = screen.split_whitespace().count();
+    assert!(words <= 350, "{words} words");
+    let rows = rest.lines().filter(|line| line.starts_with("| ")).count();
+    assert!((2..=7).contains(&rows), "{rows} rows with the header");
+}
+
 /// The page creates the directory of a signer's memory before the commands that use it.
 #[test]
 fn a_signer_is_set_up_in_order() {
