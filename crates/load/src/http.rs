@@ -37,6 +37,7 @@ mod options;
 mod proxies;
 mod request;
 mod response;
+mod staple;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ mod certificate;
 mod options;
 mod scenario;
 mod shared_state;
+mod staple;
 mod user;
 
 pub use options::TlsScenarioOptions;

@@ -208,6 +208,8 @@ oids! {
     ANY_EXTENDED_KEY_USAGE = "2.5.29.37.0": 0x55 0x1d 37 0;
     /// authorityInfoAccess.
     AUTHORITY_INFO_ACCESS = "1.3.6.1.5.5.7.1.1": 0x2b 6 1 5 5 7 1 1;
+    /// TLS features that a certificate requires, such as must-staple (RFC 7633).
+    TLS_FEATURE = "1.3.6.1.5.5.7.1.24": 0x2b 6 1 5 5 7 1 24;
     /// acmeIdentifier, in the response to a challenge (RFC 8737, section 6.1).
     ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31": 0x2b 6 1 5 5 7 1 31;
     /// OCSPSigning extended key usage.

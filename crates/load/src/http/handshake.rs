@@ -17,10 +17,13 @@ pub struct Handshake {
     /// Certificates of the server, the leaf first. A resumed session has the certificates of its
     /// first handshake.
     pub certificates: Vec<CertificateDer<'static>>,
+    /// Stapled OCSP response of a full handshake, empty if the server stapled none; `None` for a
+    /// resumed session.
+    pub staple: Option<Vec<u8>>,
 }
 
 impl Handshake {
-    pub(super) fn of(connection: &ClientConnection) -> Self {
+    pub(super) fn of(connection: &ClientConnection, staple: Option<Vec<u8>>) -> Self {
         let suite = connection.negotiated_cipher_suite();
         let group = connection.negotiated_key_exchange_group();
         let certificates = connection.peer_certificates().unwrap_or_default();
@@ -30,6 +33,7 @@ impl Handshake {
             group: group.map(|group| iana(group.name().as_str())),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             certificates: certificates.to_vec(),
+            staple,
         }
     }
 }

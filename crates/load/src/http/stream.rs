@@ -14,6 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::exchange::Record;
 use super::options::WITHOUT_HTTP2;
+use super::staple::recorded;
 use super::{ClientOptions, Endpoint, Handshake, Version, kind};
 use crate::Failure;
 
@@ -68,7 +69,8 @@ impl Stream {
         let began = Instant::now();
         let connector = TlsConnector::from(config.clone());
         let handshake = connector.connect(name.clone(), tcp);
-        let stream = match timeout_at(until, handshake).await {
+        let (stream, staple) = recorded(timeout_at(until, handshake)).await;
+        let stream = match stream {
             Ok(stream) => {
                 stream.map_err(|error| refused(&error, &endpoint.host, options.version))?
             }
@@ -76,7 +78,7 @@ impl Stream {
         };
         require_alpn(&stream, options.version)?;
         record.tls = Some(began.elapsed());
-        record.handshake = Some(Box::new(Handshake::of(stream.get_ref().1)));
+        record.handshake = Some(Box::new(Handshake::of(stream.get_ref().1, staple)));
         Ok(Stream::Tls(Box::new(stream)))
     }
 

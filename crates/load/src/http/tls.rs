@@ -10,6 +10,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, SupportedProtocolVersion, version};
 
+use super::staple;
 use super::trust::{read_certificates, trust};
 use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
@@ -25,6 +26,7 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
         Verifier::trusting(trust(&options.ca)?)
     };
     let builder = builder.dangerous();
+    let verifier = verifier.reporting_staples(staple::record);
     let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &options.tls.identity {
         None => builder.with_no_client_auth(),

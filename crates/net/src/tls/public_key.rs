@@ -2,6 +2,8 @@
 //! X.509 version 1, or with malformed extensions.
 
 use lucarne_x509::der::{DerError, Reader, tag};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::alg_id;
 
 /// Returns the SubjectPublicKeyInfo of a certificate in DER (RFC 5280, section 4.1).
 pub(super) fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
@@ -15,9 +17,15 @@ pub(super) fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
 }
 
 /// Returns the content of a SubjectPublicKeyInfo's algorithm, as rustls compares it.
-pub(super) fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
+fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
     let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
     Ok(spki.any("algorithm")?.value)
+}
+
+/// Returns whether signatures of this key can be verified.
+pub(super) fn is_supported(spki: &[u8], known: &WebPkiSupportedAlgorithms) -> bool {
+    let mut all = known.all.iter();
+    algorithm(spki).is_ok_and(|key| all.any(|known| known.public_key_alg_id().as_ref() == key))
 }
 
 pub(super) struct RsaKey<'a> {
@@ -39,13 +47,15 @@ impl<'a> RsaKey<'a> {
         })
     }
 
-    /// Parses the key of a SubjectPublicKeyInfo, which must be an RSA key.
-    pub(super) fn of_spki(spki: &'a [u8]) -> Result<Self, DerError> {
+    /// Parses the key of a SubjectPublicKeyInfo; `None` for other kinds of keys.
+    pub(super) fn of_spki(spki: &'a [u8]) -> Result<Option<Self>, DerError> {
         let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
-        spki.any("algorithm")?;
+        if spki.any("algorithm")?.value != alg_id::RSA_ENCRYPTION.as_ref() {
+            return Ok(None);
+        }
         let bits = spki.expect(tag::BIT_STRING, "subjectPublicKey")?.value;
         // The first byte is the number of unused bits.
-        Self::read(bits.get(1..).unwrap_or_default())
+        Self::read(bits.get(1..).unwrap_or_default()).map(Some)
     }
 
     /// Returns the number of bits of the modulus.

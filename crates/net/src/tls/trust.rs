@@ -9,7 +9,9 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 
-use super::explain;
+use super::public_key::{self, RsaKey};
+use super::verifier::KeyError;
+use super::{explain, weak_rsa};
 
 /// Trusted certificates of authorities and of servers.
 ///
@@ -93,8 +95,28 @@ impl Trust {
     }
 
     /// Returns whether `certificate` is one of the trusted certificates.
-    pub(super) fn names(&self, certificate: &CertificateDer<'_>) -> bool {
+    fn names(&self, certificate: &CertificateDer<'_>) -> bool {
         self.certificates.iter().any(|named| named == certificate)
+    }
+
+    /// Checks that the key of a certificate is long enough, and of a supported kind. A certificate
+    /// that is itself trusted may have a short key.
+    ///
+    /// # Errors
+    /// The reason why the key is refused.
+    pub fn check_key(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let known = default_provider().signature_verification_algorithms;
+        let key = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
+        if !public_key::is_supported(key, &known) {
+            return Err(KeyError::Unknown.into());
+        }
+        match RsaKey::of_spki(key) {
+            Ok(Some(key)) if key.bits() < weak_rsa::STRONG && !self.names(certificate) => {
+                Err(KeyError::Weak(key.bits()).into())
+            }
+            Ok(_) => Ok(()),
+            Err(_) => Err(KeyError::Unknown.into()),
+        }
     }
 
     /// Checks that `leaf` is trusted, or chains to a trusted certificate through `others`, and is

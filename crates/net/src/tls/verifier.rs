@@ -8,14 +8,14 @@ use rustls::crypto::{
     WebPkiSupportedAlgorithms, aws_lc_rs::default_provider, verify_tls12_signature,
     verify_tls13_signature,
 };
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime, alg_id};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, SignatureScheme,
 };
 use webpki::RawPublicKeyEntity;
 
-use super::public_key::{self, RsaKey};
+use super::public_key;
 use super::{Trust, weak_rsa};
 
 /// Verifies the certificates of servers, and the signatures of their handshakes.
@@ -24,6 +24,7 @@ pub struct Verifier {
     /// Trusted certificates; `None` accepts any certificate.
     trust: Option<Trust>,
     algorithms: WebPkiSupportedAlgorithms,
+    staple: Option<fn(&[u8])>,
 }
 
 /// Certificate errors for which rustls has no variant.
@@ -65,31 +66,16 @@ impl Verifier {
         Verifier {
             trust,
             algorithms: default_provider().signature_verification_algorithms,
+            staple: None,
         }
     }
 
-    /// Checks that the key of a certificate is long enough, and of a supported kind. A certificate
-    /// that is itself trusted may have a short key.
-    fn check_key(&self, trust: &Trust, certificate: &CertificateDer<'_>) -> Result<(), KeyError> {
-        let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
-        let algorithm = public_key::algorithm(spki).map_err(|_| KeyError::Unknown)?;
-        if !self.supports(algorithm) {
-            return Err(KeyError::Unknown);
-        }
-        if algorithm != alg_id::RSA_ENCRYPTION.as_ref() || trust.names(certificate) {
-            return Ok(());
-        }
-        match RsaKey::of_spki(spki).map(|key| key.bits()) {
-            Ok(weak_rsa::STRONG..) => Ok(()),
-            Ok(bits) => Err(KeyError::Weak(bits)),
-            Err(_) => Err(KeyError::Unknown),
-        }
-    }
-
-    /// Returns whether signatures of a key with this algorithm can be verified.
-    fn supports(&self, algorithm: &[u8]) -> bool {
-        let mut all = self.algorithms.all.iter();
-        all.any(|known| known.public_key_alg_id().as_ref() == algorithm)
+    /// Passes the stapled OCSP response of each handshake to `report`, empty if there is none.
+    /// rustls passes the response only to the verifier.
+    #[must_use]
+    pub fn reporting_staples(mut self, report: fn(&[u8])) -> Self {
+        self.staple = Some(report);
+        self
     }
 
     fn verify_signature(
@@ -129,7 +115,7 @@ impl Verifier {
             return Err(KeyError::NotProven);
         }
         let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
-        let supported = public_key::algorithm(spki).is_ok_and(|kind| self.supports(kind));
+        let supported = public_key::is_supported(spki, &self.algorithms);
         let spki = SubjectPublicKeyInfoDer::from(spki);
         let key = RawPublicKeyEntity::try_from(&spki).map_err(|_| KeyError::Unknown)?;
         let mut mapping = self.algorithms.mapping.iter();
@@ -173,13 +159,16 @@ impl ServerCertVerifier for Verifier {
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _: &[u8],
+        staple: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if let Some(report) = self.staple {
+            report(staple);
+        }
         if let Some(trust) = &self.trust {
             trust.verify(leaf, others, now)?;
             verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
-            self.check_key(trust, leaf)?;
+            trust.check_key(leaf)?;
         }
         Ok(ServerCertVerified::assertion())
     }

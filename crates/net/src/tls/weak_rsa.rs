@@ -26,57 +26,18 @@ pub(super) fn algorithm(
 }
 
 const ALL: [(SignatureScheme, &WeakRsa); 6] = [
-    (
-        SignatureScheme::RSA_PSS_SHA256,
-        &WeakRsa {
-            hash: &SHA256,
-            pss: true,
-        },
-    ),
-    (
-        SignatureScheme::RSA_PSS_SHA384,
-        &WeakRsa {
-            hash: &SHA384,
-            pss: true,
-        },
-    ),
-    (
-        SignatureScheme::RSA_PSS_SHA512,
-        &WeakRsa {
-            hash: &SHA512,
-            pss: true,
-        },
-    ),
-    (
-        SignatureScheme::RSA_PKCS1_SHA256,
-        &WeakRsa {
-            hash: &SHA256,
-            pss: false,
-        },
-    ),
-    (
-        SignatureScheme::RSA_PKCS1_SHA384,
-        &WeakRsa {
-            hash: &SHA384,
-            pss: false,
-        },
-    ),
-    (
-        SignatureScheme::RSA_PKCS1_SHA512,
-        &WeakRsa {
-            hash: &SHA512,
-            pss: false,
-        },
-    ),
+    (SignatureScheme::RSA_PSS_SHA256, &WeakRsa(&SHA256, true)),
+    (SignatureScheme::RSA_PSS_SHA384, &WeakRsa(&SHA384, true)),
+    (SignatureScheme::RSA_PSS_SHA512, &WeakRsa(&SHA512, true)),
+    (SignatureScheme::RSA_PKCS1_SHA256, &WeakRsa(&SHA256, false)),
+    (SignatureScheme::RSA_PKCS1_SHA384, &WeakRsa(&SHA384, false)),
+    (SignatureScheme::RSA_PKCS1_SHA512, &WeakRsa(&SHA512, false)),
 ];
 
+/// Hash of a scheme, and whether the scheme is RSASSA-PSS with a salt as long as the hash, instead
+/// of RSASSA-PKCS1-v1_5.
 #[derive(Debug)]
-struct WeakRsa {
-    hash: &'static Algorithm,
-    /// Whether the scheme is RSASSA-PSS with a salt as long as the hash, instead of
-    /// RSASSA-PKCS1-v1_5.
-    pss: bool,
-}
+struct WeakRsa(&'static Algorithm, bool);
 
 impl SignatureVerificationAlgorithm for WeakRsa {
     fn verify_signature(
@@ -90,8 +51,8 @@ impl SignatureVerificationAlgorithm for WeakRsa {
             return Err(InvalidSignature);
         }
         let encoded = raise(signature, &key).ok_or(InvalidSignature)?;
-        let digest = digest::digest(self.hash, message);
-        let valid = if self.pss {
+        let digest = digest::digest(self.0, message);
+        let valid = if self.1 {
             self.pss(&encoded, key.bits() - 1, digest.as_ref())
         } else {
             self.pkcs1(encoded.len(), digest.as_ref()) == Some(encoded)
@@ -105,7 +66,7 @@ impl SignatureVerificationAlgorithm for WeakRsa {
 
     /// Required for chains of certificates. This algorithm is never used for chains.
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
-        if self.pss {
+        if self.1 {
             alg_id::RSA_PSS_SHA256
         } else {
             alg_id::RSA_PKCS1_SHA256
@@ -160,13 +121,12 @@ impl WeakRsa {
         let message = [&[0; 8], digest, salt].concat();
         zeros[..padding].iter().all(|byte| *byte == 0)
             && zeros[padding] == 1
-            && digest::digest(self.hash, &message).as_ref() == hash
+            && digest::digest(self.0, &message).as_ref() == hash
     }
 
     /// Computes MGF1 (RFC 8017, appendix B.2.1).
     fn mask(&self, seed: &[u8], length: usize) -> Vec<u8> {
-        let block =
-            |counter: u32| digest::digest(self.hash, &[seed, &counter.to_be_bytes()].concat());
+        let block = |counter: u32| digest::digest(self.0, &[seed, &counter.to_be_bytes()].concat());
         let blocks = (0..).flat_map(|counter| block(counter).as_ref().to_vec());
         blocks.take(length).collect()
     }

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `certificate_name` | the certificate has the requested name |
 //! | `certificate_chain` | the received certificates lead to a trusted root |
+//! | `certificate_key` | the key is of a supported kind, and an RSA key has 2,048 bits or more |
 //! | `certificate_order` | TLS 1.3 (RFC 8446, 4.4.2): issuer after subject; only a warning |
 //! | `certificate_order_tls12` | TLS 1.2 (RFC 5246, 7.4.2): issuer after subject |
 //! | `certificate_expiry` | the certificate is valid now and for `expiryMargin` from now |
 //! | `certificate_fingerprint` | the fingerprint is one of the configured fingerprints |
 //! | `certificate_scts` | the certificate has enough embedded SCTs (RFC 6962, 3.3) |
+//! | `certificate_staple` | a stapled OCSP response proves that the certificate is not revoked |
 //!
-//! With `insecure`, names, chain and order are not checked. Fingerprint and SCTs are checked only
-//! if they are configured.
+//! Clients refuse a chain with a certificate that cannot be parsed, so `certificate_chain` then
+//! always fails. With `insecure`, names, chain, keys and order are not checked. Fingerprint and
+//! SCTs are checked only if they are configured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,18 +28,31 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
 use super::options::TlsScenarioOptions;
+use super::staple::{self, StapleError};
 
 /// Names of the checks, in their order.
 pub(super) const NAME: &str = "certificate_name";
 pub(super) const CHAIN: &str = "certificate_chain";
+pub(super) const KEY: &str = "certificate_key";
 pub(super) const ORDER: &str = "certificate_order";
 pub(super) const ORDER_TLS12: &str = "certificate_order_tls12";
 pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
+pub(super) const STAPLE: &str = "certificate_staple";
 
 /// All checks of a certificate.
-pub(super) const ALL: [&str; 7] = [NAME, CHAIN, ORDER, ORDER_TLS12, EXPIRY, FINGERPRINT, SCTS];
+pub(super) const ALL: [&str; 9] = [
+    NAME,
+    CHAIN,
+    KEY,
+    ORDER,
+    ORDER_TLS12,
+    EXPIRY,
+    FINGERPRINT,
+    SCTS,
+    STAPLE,
+];
 
 /// Checks of recommendations: TLS 1.3 only recommends an order (SHOULD), which TLS 1.2 requires.
 pub(super) const WARNINGS: &[&str] = &[ORDER];
@@ -49,12 +65,14 @@ pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 pub(super) enum CertificateError {
     #[error("the server presented no certificate")]
     Missing,
-    #[error("the certificate cannot be parsed: {0}")]
-    Malformed(#[from] DerError),
+    /// Number of the certificate, from 1.
+    #[error("certificate {number} cannot be parsed: {source}")]
+    Malformed { number: usize, source: DerError },
     #[error(transparent)]
     Trust(#[from] TrustError),
-    #[error(transparent)]
-    Order(#[from] OrderError),
+    /// Number of the certificate, from 1.
+    #[error("certificate {0} is not followed by the certificate of its issuer")]
+    Order(usize),
     #[error(transparent)]
     Validity(#[from] ValidityError),
     /// The fingerprint is not one of the configured fingerprints.
@@ -65,13 +83,13 @@ pub(super) enum CertificateError {
     },
     #[error(transparent)]
     Scts(#[from] EmbeddedSctsError),
+    #[error(transparent)]
+    Staple(#[from] StapleError),
 }
 
 /// The reasons why a certificate is not trusted for the requested name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrustError {
-    #[error("the certificate cannot be parsed: {0}")]
-    Malformed(#[source] rustls::Error),
     /// A certificate above the leaf has expired; the validity of the leaf is a separate check.
     #[error("a certificate above the leaf has expired")]
     ChainExpired,
@@ -79,16 +97,6 @@ pub(super) enum TrustError {
     UnknownIssuer,
     #[error("{}", lucarne_net::explain(.0))]
     Tls(#[source] rustls::Error),
-}
-
-/// The reasons why certificates are not in the order of the chain.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OrderError {
-    #[error("a certificate of the chain cannot be read: {0}")]
-    Malformed(#[from] DerError),
-    /// Number of the certificate, from 1.
-    #[error("certificate {0} is not followed by the certificate of its issuer")]
-    NotFollowed(usize),
 }
 
 /// The reasons why a certificate is not valid for long enough. Times are since 1970.
@@ -140,9 +148,7 @@ pub(super) struct Examiner {
 
 #[derive(Clone, Debug)]
 struct Known {
-    certificates: Vec<CertificateDer<'static>>,
-    /// Version of TLS.
-    version: &'static str,
+    handshake: Handshake,
     findings: Arc<Findings>,
     since: Instant,
 }
@@ -165,59 +171,84 @@ impl Examiner {
     pub(super) fn examine(&self, handshake: &Handshake) -> Arc<Findings> {
         /// The findings about a certificate are reused for this time.
         const FRESH: Duration = Duration::from_secs(1);
-        let (certificates, version) = (&handshake.certificates, handshake.version);
-        let known = self.last.lock().clone();
-        if let Some(known) = known
-            && known.since.elapsed() < FRESH
-            && (&known.certificates, known.version) == (certificates, version)
-        {
-            return known.findings;
+        fn seen(of: &Handshake) -> (&[CertificateDer<'static>], &str, Option<&[u8]>) {
+            (&of.certificates, of.version, of.staple.as_deref())
         }
-        let findings = Arc::new(self.look(certificates, version, SystemTime::now()));
+        let last = self.last.lock();
+        if let Some(known) = &*last
+            && known.since.elapsed() < FRESH
+            && seen(&known.handshake) == seen(handshake)
+        {
+            return known.findings.clone();
+        }
+        drop(last);
+        let findings = Arc::new(self.look(handshake, SystemTime::now()));
         *self.last.lock() = Some(Known {
-            certificates: certificates.clone(),
-            version,
+            handshake: handshake.clone(),
             findings: findings.clone(),
             since: Instant::now(),
         });
         findings
     }
 
-    /// Checks certificates, the leaf first, that were presented in this version of TLS.
-    fn look(
-        &self,
-        certificates: &[CertificateDer<'_>],
-        version: &str,
-        now: SystemTime,
-    ) -> Findings {
+    /// Checks the certificates of a handshake.
+    fn look(&self, handshake: &Handshake, now: SystemTime) -> Findings {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Some((leaf, others)) = certificates.split_first() else {
-            return vec![(CHAIN, Err(CertificateError::Missing))];
-        };
-        let parsed = match Certificate::parse(leaf) {
+        let certificates = &handshake.certificates;
+        let all = match parse(certificates) {
             Ok(parsed) => parsed,
-            Err(error) => return vec![(CHAIN, Err(error.into()))],
+            Err(error) => return vec![(CHAIN, Err(error))],
+        };
+        let (Some((leaf, others)), Some(parsed)) = (certificates.split_first(), all.first()) else {
+            return vec![(CHAIN, Err(CertificateError::Missing))];
         };
         let mut findings = Findings::new();
         if let Some((name, trust)) = &self.trust {
-            let (names, chain) = trusted(leaf, others, name, trust, within(&parsed, now));
-            findings.push((NAME, names.map_err(Into::into)));
-            findings.push((CHAIN, chain.map_err(Into::into)));
-            let check = match version {
+            let names = ParsedCertificate::try_from(leaf);
+            let names = names.and_then(|leaf| verify_server_name(&leaf, name));
+            let time = UnixTime::since_unix_epoch(within(parsed, now));
+            let chain = trust.verify(leaf, others, time);
+            for (check, outcome) in [(NAME, names), (CHAIN, chain), (KEY, trust.check_key(leaf))] {
+                let outcome = outcome.map_err(TrustError::from);
+                findings.push((check, outcome.map_err(Into::into)));
+            }
+            let check = match handshake.version {
                 "TLSv1.2" => ORDER_TLS12,
                 _ => ORDER,
             };
-            findings.push((check, order(certificates).map_err(Into::into)));
+            findings.push((check, order(&all)));
         }
-        let validity = self.validity(&parsed, now);
+        let validity = self.validity(parsed, now);
         findings.push((EXPIRY, validity.map_err(Into::into)));
         if !self.fingerprints.is_empty() {
             findings.push((FINGERPRINT, self.fingerprint(leaf)));
         }
         if self.min_scts > 0 {
-            findings.push((SCTS, self.scts(&parsed).map_err(Into::into)));
+            findings.push((SCTS, self.scts(parsed).map_err(Into::into)));
+        }
+        if let Some(staple) = &handshake.staple
+            && let Some(outcome) = self.staple(staple, &all, now)
+        {
+            findings.push((STAPLE, outcome.map_err(Into::into)));
         }
         findings
+    }
+
+    /// Checks the stapled response. The issuer is among the presented or the trusted certificates.
+    fn staple(
+        &self,
+        response: &[u8],
+        certificates: &[Certificate<'_>],
+        now: Duration,
+    ) -> Option<Result<(), StapleError>> {
+        let (leaf, others) = certificates.split_first()?;
+        let trust = self.trust.iter();
+        let trusted = trust.flat_map(|(_, trust)| trust.certificates());
+        let trusted = trusted.filter_map(|der| Certificate::parse(der).ok());
+        let issuers = others.iter().copied().chain(trusted);
+        let issuers = issuers.filter(|issuer| issuer.subject() == leaf.issuer());
+        let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        staple::check(response, leaf, issuers, now_ms)
     }
 
     fn validity(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), ValidityError> {
@@ -286,41 +317,26 @@ fn within(certificate: &Certificate<'_>, now: Duration) -> Duration {
     Duration::from_secs(now.clamp(begin, end))
 }
 
-/// Verifies the name, and the chain to a root.
-fn trusted(
-    leaf: &CertificateDer<'_>,
-    others: &[CertificateDer<'_>],
-    name: &ServerName<'_>,
-    trust: &Trust,
-    now: Duration,
-) -> (Result<(), TrustError>, Result<(), TrustError>) {
-    let parsed = match ParsedCertificate::try_from(leaf) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            let malformed = || Err(TrustError::Malformed(error.clone()));
-            return (malformed(), malformed());
-        }
-    };
-    let names = verify_server_name(&parsed, name);
-    let chain = trust.verify(leaf, others, UnixTime::since_unix_epoch(now));
-    (
-        names.map_err(TrustError::from),
-        chain.map_err(TrustError::from),
-    )
-}
-
 /// Checks that the issuer follows each certificate except the last. Clients of TLS 1.2, and simple
 /// clients of TLS 1.3, build the chain in this order.
-fn order(certificates: &[CertificateDer<'_>]) -> Result<(), OrderError> {
-    let parsed = certificates
-        .iter()
-        .map(|der| Certificate::parse(der))
-        .collect::<Result<Vec<_>, _>>()?;
+fn order(certificates: &[Certificate<'_>]) -> Result<(), CertificateError> {
     let follows = |pair: &[Certificate<'_>]| pair[0].issuer() == pair[1].subject();
-    match parsed.windows(2).position(|pair| !follows(pair)) {
+    match certificates.windows(2).position(|pair| !follows(pair)) {
         None => Ok(()),
-        Some(at) => Err(OrderError::NotFollowed(at + 1)),
+        Some(at) => Err(CertificateError::Order(at + 1)),
     }
+}
+
+/// Parses all certificates. The verifier skips malformed certificates that the path does not need,
+/// but OpenSSL and Go refuse a chain with any of them.
+fn parse<'c>(
+    certificates: &'c [CertificateDer<'_>],
+) -> Result<Vec<Certificate<'c>>, CertificateError> {
+    let parse = |(index, der): (usize, &'c CertificateDer<'_>)| {
+        let number = index + 1;
+        Certificate::parse(der).map_err(|source| CertificateError::Malformed { number, source })
+    };
+    certificates.iter().enumerate().map(parse).collect()
 }
 
 impl From<rustls::Error> for TrustError {

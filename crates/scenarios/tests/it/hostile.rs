@@ -1,6 +1,7 @@
 //! Servers and proxies that are broken or hostile. Each fault fails the run under its own name.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use lucarne_load::excuse::Excuse;
 use lucarne_load::plan::Plan;
@@ -10,6 +11,7 @@ use lucarne_settings::Report;
 use lucarne_testkit::{
     END_HEADERS, END_STREAM, FrameType, STATUS_200, frame, serve_http2, tls_server,
 };
+use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -55,7 +57,12 @@ impl Hostile {
 
     /// Presents these certificates, and does not respond to requests.
     fn shows(chain: Vec<Vec<u8>>, leaf: &LeafOptions) -> Self {
-        let acceptor = TlsAcceptor::from(tls_server(&chain, &leaf.key, &[]).unwrap());
+        Self::accepts(tls_server(&chain, &leaf.key, &[]).unwrap())
+    }
+
+    /// Accepts TLS connections with these settings, and does not respond to requests.
+    pub(crate) fn accepts(tls: Arc<ServerConfig>) -> Self {
+        let acceptor = TlsAcceptor::from(tls);
         Self::start(move |stream| {
             let acceptor = acceptor.clone();
             async move {

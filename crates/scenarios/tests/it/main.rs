@@ -14,6 +14,7 @@ mod lying_authority;
 mod proxy;
 mod rest_tls;
 mod s3;
+mod tls_certificates;
 mod user_time;
 
 /// Waits for the end of the run, and verifies that the scenarios list all their checks.
