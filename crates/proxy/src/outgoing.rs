@@ -1,4 +1,5 @@
-//! Body of a request on its way to the server: forwarded frame by frame, never collected.
+//! Body of a request on its way to the server, forwarded frame by frame. Over HTTP/2, the start of
+//! a body is kept until the response, because the server can refuse the request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use crate::expect::{BodyGate, Expectation};
@@ -16,8 +18,15 @@ use crate::stalled;
 use crate::streams::Stream;
 use crate::timed_body::{BodyError, Timed};
 
+/// Limit of the part of a body that is kept until the response, in bytes.
+const REPLAYED: usize = 64 << 10;
+
+/// Bytes of a body that were sent, and the receiver of the body with these bytes.
+type Replay = (Vec<u8>, oneshot::Sender<Option<Timed>>);
+
 pub(crate) struct Outgoing {
     body: Option<Timed>,
+    replay: Option<Replay>,
     /// Gate and time limit of a body whose client sent `Expect: 100-continue`.
     held: Option<(BodyGate, Pin<Box<Sleep>>)>,
     /// Set whenever a frame has been forwarded.
@@ -33,22 +42,43 @@ impl Outgoing {
         version: Version,
         idle: Duration,
     ) -> (Self, Arc<AtomicBool>) {
-        let moving = Arc::<AtomicBool>::default();
-        let body = Outgoing {
-            body: Some(Timed::new(incoming, version, idle)),
-            held: None,
-            moving: moving.clone(),
-            stream: None,
-        };
+        let body = Outgoing::of(Some(Timed::new(incoming, version, idle)));
+        let moving = body.moving.clone();
         (body, moving)
     }
 
     pub(crate) fn empty() -> Self {
+        Outgoing::of(None)
+    }
+
+    fn of(body: Option<Timed>) -> Self {
         Outgoing {
-            body: None,
+            body,
+            replay: None,
             held: None,
             moving: Arc::default(),
             stream: None,
+        }
+    }
+
+    /// Keeps the sent part of the body while it is small and the returned value is in use, so that
+    /// the body can be sent again after this connection has dropped it.
+    pub(crate) fn replay(&mut self) -> Again {
+        let (back, body) = oneshot::channel();
+        self.replay = Some((Vec::new(), back));
+        Again(body, self.moving.clone())
+    }
+
+    /// Keeps a sent frame, or stops keeping the body.
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        let Some((sent, back)) = &mut self.replay else {
+            return;
+        };
+        match frame.data_ref() {
+            Some(bytes) if sent.len() + bytes.len() <= REPLAYED && !back.is_closed() => {
+                sent.extend_from_slice(bytes);
+            }
+            _ => self.replay = None,
         }
     }
 
@@ -94,6 +124,11 @@ impl Outgoing {
             return Poll::Ready(None);
         };
         let frame = ready!(body.poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => self.keep(frame),
+            Some(Err(_)) => self.replay = None,
+            None => {}
+        }
         self.moving.store(true, Ordering::Relaxed);
         Poll::Ready(frame)
     }
@@ -102,6 +137,24 @@ impl Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         stalled::dropped();
+        if let Some((sent, back)) = self.replay.take() {
+            let body = self.body.take().map(|body| body.after(sent));
+            // Fails if the request has a response.
+            let _ = back.send(body);
+        }
+    }
+}
+
+/// The body of a request that may be sent again.
+pub(crate) struct Again(oneshot::Receiver<Option<Timed>>, Arc<AtomicBool>);
+
+impl Again {
+    /// Waits until the connection drops the body. Returns the whole body, unless too much of it was
+    /// sent.
+    pub(crate) async fn body(self) -> Option<Outgoing> {
+        let mut body = Outgoing::of(self.0.await.ok()?);
+        body.moving = self.1;
+        Some(body)
     }
 }
 

@@ -36,29 +36,8 @@ const ATTEMPTS: u32 = 3;
 
 /// Returns whether a request may be repeated after the server may have processed it.
 fn is_safe(request: &Request<Outgoing>) -> bool {
-    matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    )
-}
-
-/// Returns a copy of a request without a body, for a second attempt.
-fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
-    if !request.body().is_end_stream() {
-        return None;
-    }
-    let mut builder = Request::builder()
-        .method(request.method().clone())
-        .uri(request.uri().clone())
-        .version(request.version());
-    if let Some(headers) = builder.headers_mut() {
-        headers.clone_from(request.headers());
-    }
-    // The extensions keep the client's spelling of the header names.
-    if let Some(extensions) = builder.extensions_mut() {
-        extensions.clone_from(request.extensions());
-    }
-    Some(builder)
+    let methods = [Method::GET, Method::HEAD, Method::OPTIONS];
+    methods.contains(request.method()) && request.body().is_end_stream()
 }
 
 /// Returns a connection for a request, and whether it has carried a request before.
@@ -173,7 +152,9 @@ pub(crate) async fn send(
         // HTTP/2 server refused was not processed.
         let safe = used && is_safe(&request);
         let http2 = matches!(connection, Connection::Http2(..));
-        let once_more = (safe || http2).then(|| copy(&request)).flatten();
+        let (head, mut body) = request.into_parts();
+        let once_more = (safe || http2).then(|| (head.clone(), body.replay()));
+        request = Request::from_parts(head, body);
         let end = connection.end();
         request.body_mut().occupy(connection.stream());
         let sent = match connection {
@@ -194,33 +175,35 @@ pub(crate) async fn send(
                 })
             }
         };
-        let unsent = match sent? {
+        let mut unsent = match sent? {
             Ok(response) => return Ok(response),
             Err(unsent) => unsent,
         };
         attempts += 1;
-        let refused = refusal(&unsent.error);
+        let refused = refusal(unsent.error());
         if refused == Some(Reason::HTTP_1_1_REQUIRED) {
             session.core.upstream.pool.require_http1(route);
         }
-        request = match (unsent.request, once_more) {
-            (Some(request), _) if used && attempts < ATTEMPTS => *request,
-            (None, Some(again)) if attempts < ATTEMPTS && (safe || refused.is_some()) => again
-                .body(Outgoing::empty())
-                .map_err(|error| Failure::Request(format!("{error}.")))?,
-            _ => return Err(broke_off(route, unsent.error, &end)),
+        let again = match (unsent.take_message(), once_more) {
+            (Some(request), _) if used && attempts < ATTEMPTS => Some(request),
+            (None, Some((head, body))) if attempts < ATTEMPTS && (safe || refused.is_some()) => {
+                let body = body.body().await;
+                body.map(|body| Request::from_parts(head, body))
+            }
+            _ => None,
         };
+        request = again.ok_or_else(|| broke_off(route, unsent.into_error(), &end))?;
     }
 }
 
 /// Returns the reason with which an HTTP/2 server refused a request without processing it (RFC
-/// 9113, sections 7 and 8.7).
+/// 9113, sections 7 and 8.7). A server that stops refuses the streams after its last one (GOAWAY).
 fn refusal(error: &hyper::Error) -> Option<Reason> {
     let cause = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
     let refusals = [Reason::REFUSED_STREAM, Reason::HTTP_1_1_REQUIRED];
-    cause
-        .reason()
-        .filter(|reason| cause.is_remote() && refusals.contains(reason))
+    let stops = |reason| cause.is_go_away() && reason == Reason::NO_ERROR;
+    let reason = cause.reason().filter(|_| cause.is_remote())?;
+    (refusals.contains(&reason) || stops(reason)).then_some(reason)
 }
 
 /// Converts the error of a request without a response, for the peer that failed: the client, the
@@ -231,13 +214,13 @@ fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure
     }
     match refusal(&error) {
         Some(Reason::HTTP_1_1_REQUIRED) => {
-            let why = "The server requires HTTP/1.1 for this request, and its body cannot be \
-                       repeated. The proxy uses HTTP/1.1 for the next requests.";
+            let why = "The server requires HTTP/1.1 for this request. The proxy uses HTTP/1.1 for \
+                       the next requests, but sends only bodies of up to 64 KiB again.";
             return Failure::Closed(why.to_owned());
         }
-        Some(_) => {
-            let why = "The server refused the request without processing it (REFUSED_STREAM).";
-            return Failure::Closed(why.to_owned());
+        Some(reason) => {
+            let why = format!("The server refused the request without processing it ({reason:?}).");
+            return Failure::Closed(why);
         }
         None => {}
     }
@@ -248,22 +231,8 @@ fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure
     }
 }
 
-/// A request without a response, with the request itself if it was not sent.
-struct Unsent {
-    request: Option<Box<Request<Outgoing>>>,
-    error: hyper::Error,
-}
-
-impl From<TrySendError<Request<Outgoing>>> for Unsent {
-    fn from(mut error: TrySendError<Request<Outgoing>>) -> Self {
-        Unsent {
-            request: error.take_message().map(Box::new),
-            error: error.into_error(),
-        }
-    }
-}
-
-type Sent<T> = Result<Result<T, Unsent>, Failure>;
+/// A request without a response contains the request itself if it was not sent.
+type Sent<T> = Result<Result<T, Box<TrySendError<Request<Outgoing>>>>, Failure>;
 
 async fn one_at_a_time(
     session: &Session,
@@ -319,7 +288,7 @@ async fn patiently(
     let mut sending = std::pin::pin!(sending);
     loop {
         match tokio::time::timeout(patience, sending.as_mut()).await {
-            Ok(sent) => return Ok(sent.map_err(Unsent::from)),
+            Ok(sent) => return Ok(sent.map_err(Box::new)),
             Err(_) if moving.swap(false, Ordering::Relaxed) => {}
             Err(_) => return Err(Failure::Timeout(Step::Response, patience)),
         }

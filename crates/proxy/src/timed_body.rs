@@ -152,6 +152,15 @@ impl Timed {
         Poll::Ready(Some(Err(BodyError::Still(idle))))
     }
 
+    /// Returns the body with `sent`, the bytes of the frames before, at its front again.
+    pub(crate) fn after(mut self, mut sent: Vec<u8>) -> Self {
+        if !sent.is_empty() {
+            sent.extend_from_slice(&self.rest);
+            self.rest = sent.into();
+        }
+        self
+    }
+
     /// Returns the first part of `bytes`, and keeps the rest for the next call.
     fn first_part(&mut self, mut bytes: Bytes) -> Frame<Bytes> {
         if bytes.len() > PART && stalled::is_http2() {

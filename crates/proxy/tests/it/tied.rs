@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use h2::Reason;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{Request, Response, StatusCode, Version};
-use http_body_util::Full;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use lucarne_testkit::{END_HEADERS, END_STREAM, FrameType, STATUS_200, frame, serve_http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -133,7 +134,8 @@ async fn an_authenticated_connection_serves_its_client_only() {
 }
 
 /// Starts a server of HTTPS that offers both protocols, and responds to each request over HTTP/2
-/// with this function. Over HTTP/1.1 the response has the method of the request.
+/// with this function, after the first frame of the body, or for PUT after the whole body. Over
+/// HTTP/1.1 the response has the body of the request.
 async fn over_http2(
     rig: &Rig,
     respond: impl Fn() -> Result<Response<Full<Bytes>>, h2::Error> + Clone + Send + Sync + 'static,
@@ -149,10 +151,13 @@ async fn over_http2(
             let service = service_fn(move |request: Request<Incoming>| {
                 let respond = respond.clone();
                 async move {
-                    match request.version() {
-                        Version::HTTP_2 => respond(),
-                        _ => Ok(Response::new(Full::from(request.method().to_string()))),
+                    let (head, mut body) = request.into_parts();
+                    if head.version != Version::HTTP_2 {
+                        let body = body.collect().await.unwrap().to_bytes();
+                        return Ok(Response::new(Full::from(body)));
                     }
+                    while body.frame().await.is_some() && head.method == Method::PUT {}
+                    respond()
                 }
             });
             let io = TokioIo::new(stream);
@@ -169,13 +174,13 @@ async fn over_http2(
     .await
 }
 
-/// Sends a request without a body over HTTP/2, on a new connection to the proxy.
-async fn send(rig: &Rig, origin: &Origin, method: &str) -> Answer {
+/// Sends a request over HTTP/2, on a new connection to the proxy.
+async fn send(rig: &Rig, origin: &Origin, method: &str, body: &[u8]) -> Answer {
     let authority = format!("localhost:{}", origin.address.port());
     let stream = client::tls(rig, &rig.ca, &authority, "localhost", &["h2"]).await;
     let mut sender = client::http2_over::<_, Full<Bytes>>(stream.unwrap()).await;
     let request = Request::builder().method(method).uri("https://localhost/");
-    let request = request.body(Full::default()).unwrap();
+    let request = request.body(Full::from(body.to_vec())).unwrap();
     let sent = async { Answer::of(sender.send_request(request).await.unwrap()).await };
     timeout(EVENT_TIMEOUT, sent).await.unwrap()
 }
@@ -183,18 +188,56 @@ async fn send(rig: &Rig, origin: &Origin, method: &str) -> Answer {
 #[tokio::test]
 async fn a_request_that_requires_http1_is_sent_again_and_the_route_remembers_it() {
     let rig = Rig::new().await;
-    let refused = Arc::<AtomicUsize>::default();
-    let counted = refused.clone();
-    let origin = over_http2(&rig, move || {
-        counted.fetch_add(1, Ordering::SeqCst);
-        Err(Reason::HTTP_1_1_REQUIRED.into())
-    })
-    .await;
-    for method in ["DELETE", "GET", "POST"] {
-        let answer = send(&rig, &origin, method).await;
-        assert_eq!((answer.status, &*answer.body), (200, method));
+    let body: Vec<u8> = (b'a'..=b'p').cycle().take((64 << 10) + 1).collect();
+    let small = &body[1..];
+    for (method, body, status) in [
+        ("DELETE", &b""[..], 200),
+        ("POST", small, 200),
+        ("PUT", small, 200),
+        ("PUT", &body, 502),
+    ] {
+        let refused = Arc::<AtomicUsize>::default();
+        let counted = refused.clone();
+        let origin = over_http2(&rig, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Err(Reason::HTTP_1_1_REQUIRED.into())
+        })
+        .await;
+        let answer = send(&rig, &origin, method, body).await;
+        assert_eq!(answer.status, status, "{method}: {answer:?}");
+        match status {
+            200 => assert!(answer.body.as_bytes() == body, "{method}: {answer:?}"),
+            _ => assert!(answer.body.contains("requires HTTP/1.1"), "{answer:?}"),
+        }
+        let next = send(&rig, &origin, method, b"next").await;
+        assert_eq!((next.status, &*next.body), (200, "next"));
         assert_eq!(refused.load(Ordering::SeqCst), 1, "{method}");
     }
+}
+
+/// A server that stops processes no stream after the one that its GOAWAY names.
+#[tokio::test]
+async fn a_stream_that_a_stopping_server_excludes_is_tried_again() {
+    let rig = Rig::new().await;
+    let acceptor = origin::acceptor(&rig.world, &["localhost"], &["h2"], |_| ());
+    let asked = Arc::<AtomicUsize>::default();
+    let origin = Origin::of(move |stream| {
+        let (acceptor, asked) = (acceptor.clone(), asked.clone());
+        async move {
+            let respond = |id| match asked.fetch_add(1, Ordering::SeqCst) {
+                0 => frame(FrameType::GoAway, 0, 0, &[0; 8]),
+                _ => frame(FrameType::Headers, END_HEADERS | END_STREAM, id, STATUS_200),
+            };
+            if let Ok(stream) = acceptor.accept(stream).await {
+                // The proxy may close the connection at any time.
+                let _ = serve_http2(stream, respond).await;
+            }
+        }
+    })
+    .await;
+    let answer = send(&rig, &origin, "POST", b"body").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(origin.taken(), 2);
 }
 
 #[tokio::test]
@@ -210,9 +253,12 @@ async fn a_refused_stream_is_tried_again_a_few_times() {
             Ok(Response::new(Full::from("served")))
         })
         .await;
-        let answer = send(&rig, &origin, "DELETE").await;
-        assert_eq!(answer.status, status, "{answer:?}");
-        assert_eq!(asked.load(Ordering::SeqCst), 3);
+        for body in [&b""[..], b"body"] {
+            asked.store(0, Ordering::SeqCst);
+            let answer = send(&rig, &origin, "DELETE", body).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert_eq!(asked.load(Ordering::SeqCst), 3);
+        }
     }
 }
 
