@@ -89,7 +89,7 @@ impl Connector {
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
             .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(closed)?;
+        let (sender, connection) = handshake.await.map_err(|error| closed(error, false))?;
         // The sender of a request gets the error that ends the connection.
         tokio::spawn(connection.with_upgrades());
         Ok(Http1 { sender, end })
@@ -113,7 +113,7 @@ impl Connector {
             .keep_alive_interval(Some(Duration::from_secs(30)))
             .keep_alive_timeout(Duration::from_secs(15))
             .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(closed)?;
+        let (sender, connection) = handshake.await.map_err(|error| closed(error, false))?;
         let opening = timeout(self.patience, streams::open(connection, &executor));
         let opened = opening.await.map_err(|_| {
             let patience = self.patience.as_secs_f64();
@@ -127,7 +127,7 @@ impl Connector {
                 streams,
             }),
             (Err(_) | Ok(None), Some(alert)) => Err(ended_by(alert)),
-            (Err(error), None) => Err(closed(error)),
+            (Err(error), None) => Err(closed(error, false)),
             (Ok(None), None) => Err(Failure::Closed(CLOSED.to_owned())),
         }
     }
@@ -143,12 +143,16 @@ fn sentence(error: &rustls::Error) -> String {
 /// Reason for a request without a response on a closed connection.
 const CLOSED: &str = "The server closed the connection before it responded.";
 
-/// Converts a hyper error on a connection with a server into a failure.
-pub(crate) fn closed(error: hyper::Error) -> Failure {
+/// Converts a hyper error on a connection with a server into a failure. `begun` is `true` if a part
+/// of a response has arrived.
+pub(crate) fn closed(error: hyper::Error, begun: bool) -> Failure {
     if let Some(rustls::Error::AlertReceived(alert)) = tls_error(&error) {
         return ended_by(*alert);
     }
-    let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+    let why = if error.is_incomplete_message() && begun {
+        let why = "The server closed the connection before the end of the response's head.";
+        return Failure::Response(why.to_owned());
+    } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
         CLOSED.to_owned()
     } else if error.is_parse_too_large() {
         return Failure::Response(format!(

@@ -14,7 +14,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use lucarne_net::tls_error;
@@ -28,11 +28,17 @@ pub(crate) struct ConnectionEnd(Arc<Ended>);
 
 #[derive(Debug, Default)]
 struct Ended {
+    received: AtomicU64,
     unannounced: AtomicBool,
     alert: Mutex<Option<AlertDescription>>,
 }
 
 impl ConnectionEnd {
+    /// Returns the number of bytes that the server has sent so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Acquire)
+    }
+
     /// Returns whether the connection ended without `close_notify`.
     pub(crate) fn is_unannounced(&self) -> bool {
         self.0.unannounced.load(Ordering::Acquire)
@@ -83,11 +89,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ending<S> {
         let filled = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let Poll::Ready(Err(error)) = read else {
+            let more = buffer.filled().len() - filled;
+            self.end
+                .0
+                .received
+                .fetch_add(more as u64, Ordering::Release);
             return match self.unwritable {
                 // The system reports the error of a reset connection only once, to the write.
-                Some(kind) if read.is_ready() && buffer.filled().len() == filled => {
-                    Poll::Ready(Err(kind.into()))
-                }
+                Some(kind) if read.is_ready() && more == 0 => Poll::Ready(Err(kind.into())),
                 _ => read,
             };
         };

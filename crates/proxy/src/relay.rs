@@ -14,6 +14,7 @@ use crate::connector::Connector;
 use crate::failure::{Failure, Step, UpstreamFailure};
 use crate::outgoing::Outgoing;
 use crate::page::PROXY_STATUS;
+use crate::pool::Http1;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 
@@ -50,8 +51,8 @@ pub(crate) async fn tunnel(
     via: &HeaderValue,
 ) -> Result<Upgraded, Failure> {
     let stream = reach(connector, proxy, target).await?;
-    let broke = |error: hyper::Error| broke(&error, proxy);
-    let mut sender = connector.speak_http1(stream).await?.sender;
+    let Http1 { mut sender, end } = connector.speak_http1(stream).await?;
+    let broke = |error: hyper::Error| broke(&error, proxy, end.received() > 0);
     let request = ask(proxy, target, via)?;
     let asking = sender.send_request(request);
     let response = match timeout(connector.response, asking).await {
@@ -102,9 +103,12 @@ fn reason(response: &Response<Incoming>) -> Option<String> {
 }
 
 /// Converts a connection error of the upstream proxy, or the error of a response that is not HTTP.
-pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
+/// `begun` is `true` if a part of a response has arrived.
+pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy, begun: bool) -> Failure {
     let what = if error.is_parse() {
         "its response is not valid HTTP"
+    } else if begun {
+        "it closed the connection before the end of its response's head"
     } else {
         "it closed the connection before it responded"
     };

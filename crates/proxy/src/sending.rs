@@ -156,6 +156,7 @@ pub(crate) async fn send(
         let once_more = (safe || http2).then(|| (head.clone(), body.replay()));
         request = Request::from_parts(head, body);
         let end = connection.end();
+        let received = end.received();
         request.body_mut().occupy(connection.stream());
         let sent = match connection {
             Connection::Http1(connection) => {
@@ -192,7 +193,10 @@ pub(crate) async fn send(
             }
             _ => None,
         };
-        request = again.ok_or_else(|| broke_off(route, unsent.into_error(), &end))?;
+        request = again.ok_or_else(|| {
+            let begun = end.received() > received;
+            broke_off(route, unsent.into_error(), &end, begun)
+        })?;
     }
 }
 
@@ -208,7 +212,7 @@ fn refusal(error: &hyper::Error) -> Option<Reason> {
 
 /// Converts the error of a request without a response, for the peer that failed: the client, the
 /// server or the upstream proxy.
-fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure {
+fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd, begun: bool) -> Failure {
     if let Some(failure) = body_failed(&error) {
         return failure;
     }
@@ -225,9 +229,9 @@ fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure
         None => {}
     }
     match (route.forwarder(), end.alert()) {
-        (Some(proxy), _) => relay::broke(&error, proxy),
+        (Some(proxy), _) => relay::broke(&error, proxy, begun),
         (None, Some(alert)) => ended_by(alert),
-        (None, None) => closed(error),
+        (None, None) => closed(error, begun),
     }
 }
 

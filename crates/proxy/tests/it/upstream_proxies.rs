@@ -217,9 +217,16 @@ async fn without_the_upstream_proxy_nothing_is_connected_to() {
         Origin::of(origin::slam).await,
         Origin::of(origin::banner).await,
     );
+    let cut = Origin::of(async |mut stream| {
+        client::head(&mut stream).await;
+        // The proxy may close the connection at any time.
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
+    })
+    .await;
     for (proxy, why) in [
         (dead, "Connection refused"),
         (closing.address, "closed the connection before it responded"),
+        (cut.address, "before the end of its response's head"),
         (garbage.address, "not valid HTTP"),
     ] {
         let rig = child(vec![way("*", &format!("http://{proxy}"))])
