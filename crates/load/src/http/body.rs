@@ -39,14 +39,15 @@ pub type BodyReader<'a> = dyn FnMut(&Headers, &[u8]) + Send + 'a;
 #[derive(Debug)]
 pub struct BodyBudget {
     most: usize,
-    held: AtomicUsize,
+    /// Bytes of all bodies that are in memory.
+    held: Arc<AtomicUsize>,
     option: &'static str,
 }
 
 impl BodyBudget {
-    /// Creates a limit of `most` bytes, which the user can change with `option`.
-    pub fn new(most: usize, option: &'static str) -> Arc<Self> {
-        let held = AtomicUsize::new(0);
+    /// Creates a limit of `most` bytes, which the user can change with `option`. Bodies of other
+    /// limits with the same `held` count as well.
+    pub fn new(most: usize, option: &'static str, held: Arc<AtomicUsize>) -> Arc<Self> {
         Arc::new(Self { most, held, option })
     }
 
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn bodies_share_their_limit_until_they_are_dropped() {
-        let budget = BodyBudget::new(100, "`--max-body`");
+        let budget = BodyBudget::new(100, "`--max-body`", Arc::default());
         let none = Headers::default();
         let (mut one, mut other) = (received(Keep::All, &budget), received(Keep::All, &budget));
         one.push(&none, &[1; 60]).unwrap();
@@ -291,13 +292,15 @@ mod tests {
         assert_eq!((one.len(), budget.held()), (60, 100));
         drop(one);
         assert_eq!(budget.held(), 40);
+        let smaller = BodyBudget::new(39, "`--max-body`", budget.held.clone());
+        received(Keep::All, &smaller).push(&none, &[3]).unwrap_err();
         drop(copies);
         assert_eq!(budget.held(), 0);
     }
 
     #[test]
     fn only_the_start_of_a_dropped_body_is_in_memory() {
-        let budget = BodyBudget::new(1 << 20, "");
+        let budget = BodyBudget::new(1 << 20, "", Arc::default());
         let mut body = received(Keep::Start, &budget);
         body.announce(u64::MAX).unwrap();
         for _ in 0..100 {
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_body_with_a_coding_is_kept_to_decode_it() {
-        let budget = BodyBudget::new(1 << 20, "");
+        let budget = BodyBudget::new(1 << 20, "", Arc::default());
         for (headers, expected) in [
             ("content-encoding: gzip\r\n", Keep::All),
             ("content-encoding: identity\r\n", Keep::Start),

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use lucarne_load::PrepareError;
@@ -339,8 +340,11 @@ pub(super) fn one(options: &RestOptions) -> Step {
 }
 
 pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
+    /// Bytes of the bodies in memory of all scenarios.
+    static HELD: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
     let most = usize::try_from(options.max_body.0).unwrap_or(usize::MAX);
-    let budget = BodyBudget::new(most, "`--max-body` (`maxBody` in a plan)");
+    let option = "`--max-body` (`maxBody` in a plan)";
+    let budget = BodyBudget::new(most, option, HELD.clone());
     let connecting = ConnectionOptions {
         http: options.http,
         insecure: options.insecure,

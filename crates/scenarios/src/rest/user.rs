@@ -318,7 +318,7 @@ mod tests {
         let plain = vec![7; 100_000];
         let body = zstd::encode_all(&plain[..], 1).unwrap();
         for (most, fits) in [(100_000, true), (99_999, false)] {
-            let budget = BodyBudget::new(most, "`--max-body`");
+            let budget = BodyBudget::new(most, "`--max-body`", Arc::default());
             let headers = Headers::of_lines("content-encoding: zstd\r\n");
             let mut decoded_body = Bytes::from(body.clone());
             let decoded = decode(&headers, &mut decoded_body, Some(&budget));

@@ -172,7 +172,7 @@ async fn a_body_beyond_the_limit_of_its_request() {
 #[tokio::test]
 async fn bodies_that_nobody_needs_are_counted_and_dropped() {
     for version in [Version::Http1, Version::Http2] {
-        let budget = BodyBudget::new(1_000_000, "`--max-body`");
+        let budget = BodyBudget::new(1_000_000, "`--max-body`", Arc::default());
         let options = ClientOptions {
             version,
             max_body: 10,
@@ -205,7 +205,7 @@ async fn bodies_that_nobody_needs_are_counted_and_dropped() {
 #[tokio::test]
 async fn bodies_in_memory_have_a_limit_together() {
     for version in [Version::Http1, Version::Http2] {
-        let budget = BodyBudget::new(1_500_000, "`--max-body`");
+        let budget = BodyBudget::new(1_500_000, "`--max-body`", Arc::default());
         let options = ClientOptions {
             version,
             body_budget: Some(budget.clone()),
