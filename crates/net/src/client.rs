@@ -17,7 +17,6 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tokio::time::timeout;
@@ -29,7 +28,7 @@ pub use validators::Validators;
 
 use crate::shown::url_without_secrets;
 use crate::tls::{Trust, trusting};
-use dialer::Dialer;
+use dialer::{Dialer, Proxies};
 
 /// Value of User-Agent.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -66,12 +65,12 @@ impl Client {
     /// Creates a client that trusts the system's certificates, and uses the proxies of the
     /// environment, like curl (`HTTPS_PROXY`, `NO_PROXY`, …).
     pub fn of_system(timeout: Duration) -> Self {
-        let proxies = Arc::new(Matcher::from_env());
+        let proxies = Arc::new(Proxies::of_environment());
         let tls = trusting(Trust::system());
         Self::through(Some(proxies), tls, timeout)
     }
 
-    fn through(proxies: Option<Arc<Matcher>>, mut tls: ClientConfig, timeout: Duration) -> Self {
+    fn through(proxies: Option<Arc<Proxies>>, mut tls: ClientConfig, timeout: Duration) -> Self {
         tls.alpn_protocols.clear(); // the connector sets its own
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
