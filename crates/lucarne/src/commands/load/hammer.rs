@@ -84,6 +84,16 @@ pub struct Load {
     #[arg(long, alias = "num_mmd_verifiers", value_name = "N", hide = true)]
     pub num_mmd_verifiers: Option<u64>,
 
+    /// Accepted for compatibility, and ignored: the load test has no log of its own
+    #[arg(
+        long,
+        alias = "slog_level",
+        value_name = "N",
+        hide = true,
+        allow_negative_numbers = true
+    )]
+    pub slog_level: Option<i64>,
+
     /// Show the live view; false is the same as --no-ui
     #[arg(long, alias = "show_ui", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub show_ui: bool,
@@ -251,7 +261,7 @@ mod tests {
              --max_read_ops=50 --num_readers_random=3 --num_readers_full=1 --dup_chance=0.2 \
              --leaf_write_goal=2520 --max_runtime=1h --show_ui=false --serial_offset=7 \
              --bearer_token=reading --bearer_token_write=writing --http_timeout=7s --force_http2 \
-             --mmd_duration=20s --num_mmd_verifiers=4 \
+             --mmd_duration=20s --num_mmd_verifiers=4 --slog_level=-4 \
              --intermediate_ca_cert_path=ca.pem --intermediate_ca_key_path=ca.key \
              --cert_sign_private_key_path=leaf.key",
         )
