@@ -127,6 +127,44 @@ fn a_target_that_is_not_there_is_110() {
     let (code, said) = load(here.path(), &["ct-read", "--duration", "1s", "--no-ui"]);
     assert_eq!(code, 104, "{said}");
     assert_has(&said, "--log-url");
+    // A run without load has a summary, too. `ct` accepts the flags of the hammer.
+    let files = ["--summary=s.json", "--text=s.txt"];
+    let args = [
+        "ct",
+        "--log_url",
+        &url,
+        "--slog_level=-4",
+        "--show_ui=false",
+    ];
+    let (code, said) = load(here.path(), &[&args[..], &files].concat());
+    assert_eq!(code, 110, "{said}");
+    assert!(!said.contains("SCENARIOS"), "{said}");
+    let summary = fs::read_to_string(here.path().join("s.json")).unwrap();
+    assert_has(&summary, "\"verdict\":\"unreachable\"");
+    let text = fs::read_to_string(here.path().join("s.txt")).unwrap();
+    assert_has(&text, "target never reached");
+    let (code, said) = load(here.path(), &["merge", "s.json"]);
+    assert_eq!(code, 110, "{said}");
+}
+
+#[test]
+fn targets_come_from_standard_input() {
+    let here = temp_dir();
+    let args = ["rest", "--targets=-", "--duration=1s", "--no-ui"];
+    let (code, said) = load(here.path(), &args);
+    assert_eq!(code, 104, "{said}");
+    assert_has(&said, "targets: -: the file has no request");
+    let target = format!("GET http://127.0.0.1:{}/\n", free_port());
+    fs::write(here.path().join("targets"), &target).unwrap();
+    let output = std::process::Command::new(LUCARNE)
+        .arg("load")
+        .args(args)
+        .stdin(fs::File::open(here.path().join("targets")).unwrap())
+        .output()
+        .unwrap();
+    let said = all(&output);
+    assert_eq!(output.status.code(), Some(110), "{said}");
+    assert_has(&said, "cannot be reached");
 }
 
 #[test]

@@ -47,16 +47,19 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
         }
     });
     let mut outcome = running.wait();
+    // A run without load has no figures to print, unless the target has failed a check.
+    let print = outcome.error.is_none()
+        || outcome.summary.started > 0
+        || outcome.verdict == Verdict::Crossed;
     if let Some(why) = outcome.error {
         super::super::failed(why);
-        // A run against a failing target still has a summary.
-        if outcome.verdict != Verdict::Crossed {
-            return exit(outcome.verdict);
-        }
     }
+    let baseline = baseline.as_ref().filter(|_| print);
     let report = &output.report;
-    let verdict = report.write(&mut outcome.summary, baseline.as_ref(), outcome.verdict);
-    explain(verdict);
+    let verdict = report.write(&mut outcome.summary, baseline, outcome.verdict, print);
+    if print {
+        explain(verdict);
+    }
     exit(verdict)
 }
 

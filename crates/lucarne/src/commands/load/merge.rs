@@ -51,7 +51,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Err(error) => return misconfigured(format_args!("cannot merge the summaries: {error}")),
     };
     let verdict: Verdict = whole.verdict;
-    let verdict = report.write(&mut whole, baseline.as_ref(), verdict);
+    let verdict = report.write(&mut whole, baseline.as_ref(), verdict, true);
     exit(verdict)
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use lucarne_load::report::{self, baseline};
-use lucarne_load::summary::{ImpossibleFigure, SCHEMA};
+use lucarne_load::summary::ImpossibleFigure;
 use lucarne_load::{Summary, Verdict};
 use lucarne_net::printable_lines;
 
@@ -88,11 +88,6 @@ pub(super) enum SummaryError {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error(
-        "{} is not a summary that --summary has written: its schema is `{found}`, not `{SCHEMA}`",
-        .path.display()
-    )]
-    Schema { path: PathBuf, found: String },
     #[error("{}: {source}: use the file that --summary wrote", .path.display())]
     Impossible {
         path: PathBuf,
@@ -146,12 +141,13 @@ impl Report {
         files.map(PathBuf::as_path).filter(|file| **file != *STDOUT)
     }
 
-    /// Prints and writes all output, and returns the final verdict.
+    /// Writes all files, prints the text if `print`, and returns the final verdict.
     pub(super) fn write(
         &self,
         summary: &mut Summary,
         baseline: Option<&Summary>,
         verdict: Verdict,
+        print: bool,
     ) -> Verdict {
         let mut verdict = verdict;
         let mut text = match self.report {
@@ -169,15 +165,17 @@ impl Report {
             };
         }
         summary.verdict = verdict;
+        let elsewhere = [&self.summary, &self.html]
+            .iter()
+            .any(|file| file.as_deref() == Some(Path::new(STDOUT)));
+        let mut failures = Vec::new();
+        if print {
+            failures.extend(say(&text, elsewhere).err());
+        }
         let files = [
             (&self.summary, to_json as Render),
             (&self.html, report::html),
         ];
-        let elsewhere = [&self.summary, &self.html]
-            .iter()
-            .any(|file| file.as_deref() == Some(Path::new(STDOUT)));
-        let written = say(&text, elsewhere);
-        let mut failures: Vec<OutputError> = written.err().into_iter().collect();
         for (file, render) in files {
             let Some(path) = file else { continue };
             failures.extend(place(path, &render(summary)).err());
@@ -210,24 +208,15 @@ pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
         path: path.to_owned(),
         source,
     })?;
-    let summary: Result<Summary, _> = serde_json::from_str(&text);
-    match summary {
-        Ok(summary) if summary.schema == SCHEMA => match summary.check() {
-            Ok(()) => Ok(summary),
-            Err(source) => Err(SummaryError::Impossible {
-                path: path.to_owned(),
-                source,
-            }),
-        },
-        Ok(summary) => Err(SummaryError::Schema {
-            path: path.to_owned(),
-            found: summary.schema,
-        }),
-        Err(source) => Err(SummaryError::Json {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    let summary: Summary = serde_json::from_str(&text).map_err(|source| SummaryError::Json {
+        path: path.to_owned(),
+        source,
+    })?;
+    summary.check().map_err(|source| SummaryError::Impossible {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(summary)
 }
 
 fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
