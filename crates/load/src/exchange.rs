@@ -67,7 +67,7 @@ impl Exchange {
     }
 
     /// Creates the exchange of a request that ends now without a response.
-    pub(crate) fn without_response(
+    pub fn without_response(
         started: Instant,
         protocol: &'static str,
         outcome: Result<(), Failure>,
