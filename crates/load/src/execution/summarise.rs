@@ -191,12 +191,8 @@ pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
     }
 }
 
-/// Adds the metrics of one set of tags.
+/// Adds the samples of one set of tags.
 fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&Excuses>) {
-    let metrics = series.metrics();
-    if metrics.is_empty() {
-        return;
-    }
     for check in &series.checks {
         summary.checks.push(Check {
             tags: tags.clone(),
@@ -222,7 +218,11 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&
             count: *count,
         });
     }
-    summary.series.push(Series { tags, metrics });
+    let metrics = series.metrics();
+    // Checks that do not count have no metrics.
+    if !metrics.is_empty() {
+        summary.series.push(Series { tags, metrics });
+    }
 }
 
 /// Times of a run, and its processor time.

@@ -187,7 +187,7 @@ impl Enrolment<'_> {
     ) -> Result<(), Failed> {
         let finding = [(VALIDATED, outcome)];
         self.client
-            .require(iteration, (Step::Authorization, "challenge"), finding)
+            .require(iteration, (Step::Validation, "challenge"), finding)
     }
 
     /// Returns the time since `begun` without the idle waits.

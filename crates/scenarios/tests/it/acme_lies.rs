@@ -108,6 +108,10 @@ fn an_authority_that_validates_nothing_may_be_allowed() {
             details(&outcome)
         );
         assert_eq!(failed(&outcome), ["validated"], "{lie:?}");
+        let mut checks = outcome.summary.checks.iter();
+        let check = checks.find(|check| check.name == "validated").unwrap();
+        let step = ("step".to_owned(), "validation".to_owned());
+        assert!(check.tags.contains(&step), "{lie:?}: {:?}", check.tags);
     }
 }
 
