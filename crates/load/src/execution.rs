@@ -5,6 +5,7 @@ mod collecting;
 mod collector;
 mod drain;
 mod finish;
+mod interval;
 mod outcomes;
 pub(crate) mod run_state;
 pub(crate) mod scenario_state;

@@ -81,7 +81,7 @@ pub fn line(snapshot: &Snapshot) -> String {
 }
 
 fn scenario(row: &ScenarioRow) -> String {
-    let rate = row.requests.max(row.iterations);
+    let rate = row.figures.requests.max(row.iterations);
     let mut text = format!("{} {}/s", row.name, short(rate));
     if row.asked > 0.0 && row.achieved < 0.98 * row.asked {
         text.push_str(&format!(
@@ -90,13 +90,13 @@ fn scenario(row: &ScenarioRow) -> String {
             short(row.asked)
         ));
     }
-    if !row.max.is_zero() {
+    if !row.figures.max.is_zero() {
         let ms = |latency: Duration| duration(latency.as_secs_f64() * 1e3);
         text.push_str(&format!(
             " p50={} p99={} max={}",
-            ms(row.p50),
-            ms(row.p99),
-            ms(row.max)
+            ms(row.figures.p50),
+            ms(row.figures.p99),
+            ms(row.figures.max)
         ));
     }
     text.push_str(&format!(" busy={}/{}", row.busy, row.users));
@@ -105,7 +105,7 @@ fn scenario(row: &ScenarioRow) -> String {
         text.push_str(&format!(" start delay p99={ms} (this machine)"));
     }
     for (count, what) in [
-        (row.failures, "failed/s"),
+        (row.figures.failures, "failed/s"),
         (row.dropped as f64, "dropped"),
         (row.failed_checks as f64, "failed checks"),
     ] {

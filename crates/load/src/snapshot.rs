@@ -58,14 +58,6 @@ pub struct ScenarioRow {
     pub achieved: f64,
     /// Iterations completed per second.
     pub iterations: f64,
-    /// Requests completed per second.
-    pub requests: f64,
-    /// Failures per second: failed requests, failed iterations and other failures.
-    pub failures: f64,
-    /// Bytes received per second.
-    pub bytes_in: f64,
-    /// Bytes sent per second.
-    pub bytes_out: f64,
     /// Number of users.
     pub users: u64,
     /// Number of users in an iteration.
@@ -80,6 +72,34 @@ pub struct ScenarioRow {
     pub failed_checks: u64,
     /// 99th percentile of the delay by the load generator before iterations.
     pub start_delay: Duration,
+    /// Figures of the requests.
+    pub figures: RequestFigures,
+    /// Counts of the durations in the buckets of [`heat_bounds`](crate::heat::heat_bounds).
+    pub heat: [u32; HEAT],
+    /// The busiest parts, the busiest first. Empty if the scenario has a single part.
+    pub parts: Vec<PartRow>,
+}
+
+/// A part of a scenario in the last second: an operation, a step or a cell.
+#[derive(Debug, Clone, Default)]
+pub struct PartRow {
+    /// Values of the tags that distinguish the parts of the scenario.
+    pub name: String,
+    /// Figures of the requests.
+    pub figures: RequestFigures,
+}
+
+/// Requests in the last second.
+#[derive(Debug, Clone, Default)]
+pub struct RequestFigures {
+    /// Requests completed per second.
+    pub requests: f64,
+    /// Failures per second: failed requests, failed iterations and other failures.
+    pub failures: f64,
+    /// Bytes received per second.
+    pub bytes_in: f64,
+    /// Bytes sent per second.
+    pub bytes_out: f64,
     /// Median of request durations, or of iterations if there are no requests.
     pub p50: Duration,
     /// 90th percentile of the same durations.
@@ -88,6 +108,4 @@ pub struct ScenarioRow {
     pub p99: Duration,
     /// Longest of the same durations.
     pub max: Duration,
-    /// Counts of the same durations in the buckets of [`heat_bounds`](crate::heat::heat_bounds).
-    pub heat: [u32; HEAT],
 }

@@ -83,6 +83,12 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
+/// Returns whether a tag distinguishes parts of a scenario: `op`, `endpoint`, `step`, the tags of
+/// the plan. `handshake` states the result of a request.
+pub(crate) fn distinguishes_parts(name: &str) -> bool {
+    name != "handshake"
+}
+
 /// Returns whether `tags` contain all of `wanted`.
 pub(crate) fn has(tags: &[(String, String)], wanted: &[(&str, &str)]) -> bool {
     wanted.iter().all(|(name, value)| {

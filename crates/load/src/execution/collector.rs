@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::interval::{Interval, Parts};
 use super::scenario_state::ScenarioState;
 use super::silence::Silence;
 use crate::heat::{HEAT, heat_bounds};
 use crate::histogram::Histogram;
 use crate::metric::Metric;
-use crate::samples::{SampleBuffer, Samples, ScenarioCounts, Series};
+use crate::samples::{SampleBuffer, Samples, ScenarioCounts};
 use crate::snapshot::{Phase, ScenarioRow, Snapshot};
 use crate::summary::ErrorKind;
 use crate::tags::{TagRegistry, Tags};
@@ -37,8 +38,17 @@ pub(crate) struct Collector {
     before: Vec<Counts>,
     /// Number of failed checks so far, by scenario.
     failed_checks: Vec<u64>,
-    /// Index of the scenario of each tag set.
-    owners: Vec<Option<usize>>,
+    /// Parts of each scenario.
+    parts: Vec<Parts>,
+    /// Owner of each tag set.
+    owners: Vec<Option<Owner>>,
+}
+
+/// Indexes of the scenario and of its part that own a tag set.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    scenario: usize,
+    part: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,19 +56,6 @@ struct Counts {
     started: u64,
     completed: u64,
     dropped: u64,
-}
-
-/// Samples of one scenario in one interval.
-#[derive(Debug, Clone, Default)]
-struct Interval {
-    requests: Histogram,
-    iterations: Histogram,
-    start_delay: Histogram,
-    answered: u64,
-    failures: u64,
-    failed_checks: u64,
-    bytes_in: u64,
-    bytes_out: u64,
 }
 
 impl Collector {
@@ -73,6 +70,7 @@ impl Collector {
             vec![Counts::default(); scenarios.len()],
             vec![0; scenarios.len()],
         );
+        let parts = scenarios.iter().map(|_| Parts::default()).collect();
         Collector {
             scenarios,
             registry,
@@ -88,6 +86,7 @@ impl Collector {
             last: begin,
             before,
             failed_checks,
+            parts,
             owners: Vec::new(),
         }
     }
@@ -100,7 +99,10 @@ impl Collector {
             let samples = std::mem::take(&mut self.spare);
             for (tags, series) in samples.iter() {
                 if let Some(owner) = self.owner(tags) {
-                    intervals[owner].add(series);
+                    intervals[owner.scenario].add(series);
+                    if let Some(part) = owner.part {
+                        self.parts[owner.scenario].add(part, series);
+                    }
                 }
             }
             self.totals.merge(&samples);
@@ -138,22 +140,24 @@ impl Collector {
         }
     }
 
-    /// Returns the index of the scenario of a tag set.
-    fn owner(&mut self, tags: Tags) -> Option<usize> {
+    /// Returns the owner of a tag set.
+    fn owner(&mut self, tags: Tags) -> Option<Owner> {
         let index = tags.0 as usize;
         while self.owners.len() <= index {
-            let set = self.registry.get(Tags(self.owners.len() as u32));
-            let name = set
-                .as_ref()
-                .and_then(|set| set.iter().find(|(name, _)| name == "scenario"));
-            let owner = name.and_then(|(_, name)| {
-                self.scenarios
-                    .iter()
-                    .position(|state| state.config.name == *name)
-            });
+            let owner = self.find_owner(Tags(self.owners.len() as u32));
             self.owners.push(owner);
         }
         self.owners[index]
+    }
+
+    fn find_owner(&mut self, tags: Tags) -> Option<Owner> {
+        let set = self.registry.get(tags)?;
+        let (_, name) = set.iter().find(|(name, _)| name == "scenario")?;
+        let mut scenarios = self.scenarios.iter();
+        let scenario = scenarios.position(|state| state.config.name == *name)?;
+        let base = self.registry.get(self.scenarios[scenario].base)?;
+        let part = self.parts[scenario].index(&set, &base);
+        Some(Owner { scenario, part })
     }
 
     /// Adds the engine's own counts to the samples of the scenarios.
@@ -239,8 +243,7 @@ impl Collector {
         let state = &self.scenarios[index];
         let progress = &state.progress;
         let open = state.config.executor.arrival_rate().is_some();
-        let durations = interval.durations();
-        let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
+        let figures = interval.figures(seconds);
         let micros = |duration: Duration| duration.as_micros() as u64;
         let column = PointRow {
             asked: if open { state.offers(middle) } else { 0.0 },
@@ -251,11 +254,11 @@ impl Collector {
             dropped: counts.dropped,
             users: progress.users.load(Relaxed) as u32,
             busy: progress.busy.load(Relaxed) as u32,
-            p50: micros(ps[0]),
-            p90: micros(ps[1]),
-            p99: micros(ps[2]),
-            max: micros(durations.max()),
-            heat: heat(durations),
+            p50: micros(figures.p50),
+            p90: micros(figures.p90),
+            p99: micros(figures.p99),
+            max: micros(figures.max),
+            heat: heat(interval.durations()),
         };
         let row = ScenarioRow {
             name: state.config.name.clone(),
@@ -264,10 +267,6 @@ impl Collector {
             asked: column.asked,
             achieved: column.started as f64 / seconds,
             iterations: column.iterations as f64 / seconds,
-            requests: column.requests as f64 / seconds,
-            failures: column.failures as f64 / seconds,
-            bytes_in: interval.bytes_in as f64 / seconds,
-            bytes_out: interval.bytes_out as f64 / seconds,
             users: column.users.into(),
             busy: column.busy.into(),
             waiting: progress.waiting.load(Relaxed),
@@ -275,11 +274,9 @@ impl Collector {
             dropped: total.dropped,
             failed_checks: self.failed_checks[index],
             start_delay: interval.start_delay.percentile(99.0),
-            p50: ps[0],
-            p90: ps[1],
-            p99: ps[2],
-            max: durations.max(),
+            figures,
             heat: column.heat,
+            parts: self.parts[index].rows(seconds),
         };
         (row, column)
     }
@@ -293,7 +290,7 @@ impl Collector {
             .filter(|(_, series)| !series.errors.is_empty())
         {
             let owner = self.owners.get(tags.0 as usize).copied().flatten();
-            let scenario = owner.map_or("", |owner| &self.scenarios[owner].config.name);
+            let scenario = owner.map_or("", |owner| &self.scenarios[owner.scenario].config.name);
             for tally in &series.errors {
                 let same =
                     |error: &&mut ErrorKind| error.scenario == scenario && error.kind == tally.name;
@@ -338,29 +335,6 @@ impl Collector {
             results.push(result);
         }
         results
-    }
-}
-
-impl Interval {
-    /// Returns the durations of the requests, or of the iterations if there are no requests.
-    fn durations(&self) -> &Histogram {
-        if self.requests.is_empty() {
-            &self.iterations
-        } else {
-            &self.requests
-        }
-    }
-
-    fn add(&mut self, series: &Series) {
-        self.requests.merge(&series.requests.total);
-        self.iterations.merge(&series.iterations);
-        self.start_delay.merge(&series.start_delay);
-        self.answered += series.answered;
-        self.failures += series.errors.iter().map(|error| error.bad).sum::<u64>();
-        let counted = series.checks.iter().filter(|check| !check.excused);
-        self.failed_checks += counted.map(|check| check.bad).sum::<u64>();
-        self.bytes_in += series.requests.bytes_in;
-        self.bytes_out += series.requests.bytes_out;
     }
 }
 

@@ -125,6 +125,18 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
+/// Cuts `text` to `columns`, and replaces characters before its end with an ellipsis.
+pub fn cut_middle(text: &str, columns: usize) -> String {
+    let excess = width(text).saturating_sub(columns);
+    if excess == 0 {
+        return text.to_owned();
+    }
+    let start = columns / 3;
+    let end = text.chars().skip(start + excess + 1);
+    let short = text.chars().take(start).chain(['…']).chain(end);
+    short.take(columns).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,5 +179,9 @@ mod tests {
         assert_eq!(significant(0.5), "0.5");
         assert_eq!(cut("checkpoint", 5), "chec…");
         assert_eq!(cut("checkpoint", 0), "");
+        assert_eq!(cut_middle("GET /api/users", 8), "GE…users");
+        assert_eq!(cut_middle("GET /api/users", 14), "GET /api/users");
+        assert_eq!(cut_middle("GET /api/users", 1), "…");
+        assert_eq!(cut_middle("GET /api/users", 0), "");
     }
 }

@@ -9,13 +9,10 @@ use std::collections::BTreeMap;
 use super::{Aggregation, Threshold, ThresholdResult};
 use crate::metric::Metric;
 use crate::summary::{Series, Summary};
+use crate::tags::distinguishes_parts;
 
 /// Rates of failures, whose limits apply to each part.
 const FAILURES: [&str; 2] = ["http_req_failed", "http_req_reset"];
-
-/// Tags that state the result of a request. All other tags distinguish parts: `op`, `endpoint`,
-/// `step`, the tags of the plan.
-const RESULTS: [&str; 1] = ["handshake"];
 
 /// Requests from which a part must have a success.
 const ALL_FAILED: u64 = 10;
@@ -47,7 +44,7 @@ fn rates<'s>(metric: &str, series: &'s [Series]) -> BTreeMap<Tags<'s>, (u64, u64
         };
         let tags = series.tags.iter();
         let tags = tags.map(|(name, value)| (name.as_str(), value.as_str()));
-        let tags = tags.filter(|(name, _)| !RESULTS.contains(name)).collect();
+        let tags = tags.filter(|(name, _)| distinguishes_parts(name)).collect();
         let (failed, requests) = rates.entry(tags).or_default();
         *failed = failed.saturating_add(*good);
         *requests = requests.saturating_add(*total);

@@ -211,8 +211,9 @@ fn turn(
 impl Past {
     fn push(&mut self, row: &ScenarioRow) {
         self.heat.push_back(row.heat);
-        self.requests.push_back(row.requests.max(row.iterations));
-        self.failures.push_back(row.failures);
+        self.requests
+            .push_back(row.figures.requests.max(row.iterations));
+        self.failures.push_back(row.figures.failures);
         if self.heat.len() > KEPT {
             self.heat.pop_front();
             self.requests.pop_front();

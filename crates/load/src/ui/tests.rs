@@ -15,7 +15,7 @@ use crate::controls::Control;
 use crate::executor::Adjustable;
 use crate::lines::line;
 use crate::report::sample;
-use crate::snapshot::{Phase, ScenarioRow};
+use crate::snapshot::{PartRow, Phase, RequestFigures, ScenarioRow};
 
 fn scenario(name: &str, rate: u64, median: f64, dropped: u64) -> ScenarioRow {
     let point = sample::row(rate, median, dropped / 2, dropped);
@@ -26,15 +26,18 @@ fn scenario(name: &str, rate: u64, median: f64, dropped: u64) -> ScenarioRow {
         asked: rate as f64,
         achieved: (rate - dropped) as f64,
         iterations: point.iterations as f64,
-        requests: point.requests as f64,
-        failures: point.failures as f64,
         users: point.users.into(),
         busy: point.busy.into(),
         dropped,
-        p50: ms(point.p50),
-        p90: ms(point.p90),
-        p99: ms(point.p99),
-        max: ms(point.max),
+        figures: RequestFigures {
+            requests: point.requests as f64,
+            failures: point.failures as f64,
+            p50: ms(point.p50),
+            p90: ms(point.p90),
+            p99: ms(point.p99),
+            max: ms(point.max),
+            ..RequestFigures::default()
+        },
         heat: point.heat,
         ..ScenarioRow::default()
     }
@@ -91,6 +94,52 @@ fn at_200_columns() {
 #[test]
 fn at_40_columns() {
     insta::assert_snapshot!("view_40x20", text(&model(42, false), 40, 20));
+}
+
+/// Returns a model of two scenarios, the first with parts.
+fn parts() -> Model {
+    let mut split = snapshot(1);
+    let names = ["GET /api/v1/users", "GET /api/v1/orders", "POST /login"];
+    let part = |(name, rate): (&&str, u64)| PartRow {
+        name: (*name).to_owned(),
+        figures: scenario(name, rate, 5.0, 0).figures,
+    };
+    let rates = [300, 150, 50];
+    split.scenarios[0].parts = names.iter().zip(rates).map(part).collect();
+    split.scenarios[0].parts[2].figures.failures = 50.0;
+    let mut model = Model::new(false);
+    model.see(Arc::new(split));
+    model
+}
+
+#[test]
+fn parts_have_rows_below_their_scenario() {
+    insta::assert_snapshot!("parts_40x20", text(&parts(), 40, 20));
+    let wide = text(&parts(), 80, 24);
+    let rows = ["write", "GET /api", "GET /api", "POST /login", "read"];
+    let mut lines = wide.lines().skip_while(|line| !line.contains("scenario"));
+    lines.next();
+    for (line, row) in lines.zip(rows) {
+        assert!(line.contains(row), "{row}:\n{wide}");
+    }
+}
+
+/// Scenarios come before parts, and parts of the chosen scenario before other parts.
+#[test]
+fn parts_leave_room_for_scenarios() {
+    let mut model = parts();
+    let small = text(&model, 40, 8);
+    assert!(small.contains("write") && small.contains("read"), "{small}");
+    assert!(!small.contains("GE…"), "{small}");
+    model.chosen = Some(1);
+    let read = text(&model, 40, 20);
+    assert!(!read.contains("GE…"), "{read}");
+    model.chosen = Some(0);
+    let write = text(&model, 40, 20);
+    assert!(
+        write.contains("▶ write") && write.contains("GE…"),
+        "{write}"
+    );
 }
 
 /// A high terminal is filled: no line below the heat strip is empty.

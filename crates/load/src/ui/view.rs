@@ -62,9 +62,9 @@ impl Heights {
     fn of(area: Rect, model: &Model) -> Self {
         let left = area.height.saturating_sub(3);
         let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        let table = count(model.snapshot.scenarios.len())
-            .saturating_add(2)
-            .min(left / 3 + 2);
+        let scenarios = &model.snapshot.scenarios;
+        let rows: usize = scenarios.iter().map(|row| 1 + row.parts.len()).sum();
+        let table = count(rows).saturating_add(2).min(left / 3 + 2);
         let throughput = match left {
             0..16 => 0,
             16..30 => 3,
