@@ -1,6 +1,7 @@
 //! Interned sets of tags.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -87,6 +88,15 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
 /// the plan. `handshake` states the result of a request.
 pub(crate) fn distinguishes_parts(name: &str) -> bool {
     name != "handshake"
+}
+
+/// Formats a metric and its tags as in thresholds: `http_reqs{scenario:write,op:add-chain}`.
+pub(crate) fn key<T: Display>(metric: &str, tags: &[(T, T)]) -> String {
+    if tags.is_empty() {
+        return metric.to_owned();
+    }
+    let pairs = tags.iter().map(|(name, value)| format!("{name}:{value}"));
+    format!("{metric}{{{}}}", pairs.collect::<Vec<_>>().join(","))
 }
 
 /// Returns whether `tags` contain all of `wanted`.

@@ -1,49 +1,27 @@
 //! Figures that cannot be true, in damaged or changed summaries.
 
-use super::{ScenarioSummary, Series, Summary, TagList};
+use std::fmt::Display;
+
+use super::{Series, Summary, TagList};
 use crate::metric::{Metric, is_bytes};
+use crate::tags::key;
 
 /// Limit of counts: no run reaches this number, and JSON has no larger exact numbers.
 const MAX_COUNT: u64 = 1 << 53;
 
 /// A figure of a summary that cannot be true.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImpossibleFigure {
-    /// A time is negative or not finite.
-    #[error("{figure} is {seconds}, expected a time from 0 s")]
-    Time {
-        /// Name of the figure.
-        figure: String,
-        /// Value in the summary.
-        seconds: String,
-    },
-    /// A count is larger than the count of any run.
-    #[error("{figure} is {count}, expected at most {MAX_COUNT}")]
-    Count {
-        /// Name of the figure.
-        figure: String,
-        /// Value in the summary.
-        count: u64,
-    },
-    /// Two counts contradict each other.
-    #[error("{one} is {first}, but {other} is {second}")]
-    Contradiction {
-        /// Name of one count.
-        one: String,
-        /// Value of this count.
-        first: u64,
-        /// Name of the other count.
-        other: String,
-        /// Value of the other count.
-        second: u64,
-    },
-    /// The buckets of a histogram do not match its exact figures.
-    #[error("the histogram of {0} contradicts its sum, minimum and maximum")]
-    Histogram(String),
+#[error("{figure} is {found}, expected {expected}")]
+pub struct ImpossibleFigure {
+    /// Name of the figure.
+    pub figure: String,
+    /// Value in the summary.
+    pub found: String,
+    /// Condition for the value.
+    pub expected: String,
 }
 
-/// A count and its name.
-type Named = (String, u64);
+type Possible = Result<(), ImpossibleFigure>;
 
 impl Summary {
     /// Checks that the figures can be true: times are not negative, counts have a limit, and counts
@@ -51,20 +29,19 @@ impl Summary {
     ///
     /// # Errors
     /// The first figure that cannot be true.
-    pub fn check(&self) -> Result<(), ImpossibleFigure> {
+    pub fn check(&self) -> Possible {
         self.check_times()?;
-        self.scenarios.iter().try_for_each(check_scenario)?;
+        self.check_scenarios()?;
         for series in &self.series {
             for (name, metric) in &series.metrics {
                 check_metric(name, &series.tags, metric)?;
             }
             check_samples(series)?;
-            self.check_checks(series)?;
         }
         self.check_counts()
     }
 
-    fn check_times(&self) -> Result<(), ImpossibleFigure> {
+    fn check_times(&self) -> Possible {
         let timeline = &self.timeline;
         let times = [
             ("duration", self.duration),
@@ -78,68 +55,55 @@ impl Summary {
         let points = points.map(|point| ("timeline.points.at", point.at));
         let scenarios = self.scenarios.iter();
         let scenarios = scenarios.map(|scenario| ("scenarios.duration", scenario.duration));
-        let all = times.into_iter().chain(cpu).chain(points).chain(scenarios);
-        for (figure, seconds) in all {
-            if !(seconds.is_finite() && seconds >= 0.0) {
-                return Err(ImpossibleFigure::Time {
-                    figure: figure.to_owned(),
-                    seconds: seconds.to_string(),
-                });
+        let mut all = times.into_iter().chain(cpu).chain(points).chain(scenarios);
+        all.try_for_each(|(figure, seconds)| {
+            let valid = seconds.is_finite() && seconds >= 0.0;
+            require(valid, figure, seconds, "a time from 0 s")
+        })
+    }
+
+    fn check_scenarios(&self) -> Possible {
+        for it in &self.scenarios {
+            let due = it.started.saturating_add(it.dropped);
+            let ended = it.completed.saturating_add(it.interrupted);
+            for (figure, count, most) in [
+                ("usersMax", it.users_max, MAX_COUNT),
+                ("asked", it.asked, MAX_COUNT),
+                ("started + dropped", due, it.asked),
+                ("completed + interrupted", ended, it.started),
+            ] {
+                at_most(
+                    &format!("{figure} of scenario \"{}\"", it.name),
+                    count,
+                    most,
+                )?;
             }
         }
         Ok(())
     }
 
-    /// Compares the checks of one set of tags with the metric `checks`, which omits optional
-    /// checks.
-    fn check_checks(&self, series: &Series) -> Result<(), ImpossibleFigure> {
-        let Some(Metric::Rate { good, total }) = series.metrics.get("checks") else {
-            return Ok(());
-        };
-        let checks = self.checks.iter();
-        let checks = checks.filter(|check| check.tags == series.tags);
-        let (passes, fails) = checks.fold((0_u64, 0_u64), |(passes, fails), check| {
-            (
-                passes.saturating_add(check.passes),
-                fails.saturating_add(check.fails),
-            )
-        });
-        let tags = shown(&series.tags);
-        let of_metric = |what: &str, count| (format!("{what} of the metric checks{tags}"), count);
-        let of_list = |what: &str, count| (format!("{what} of all checks{tags}"), count);
-        at_most(of_metric("passes", *good), of_list("passes", passes))?;
-        at_most(
-            of_metric("fails", total.saturating_sub(*good)),
-            of_list("fails", fails),
-        )
-    }
-
     /// Checks the counts outside the series.
-    fn check_counts(&self) -> Result<(), ImpossibleFigure> {
+    fn check_counts(&self) -> Possible {
         for check in &self.checks {
-            let name = format!("checks \"{}\"{}", check.name, shown(&check.tags));
-            limited(&format!("passes of {name}"), check.passes)?;
-            limited(&format!("fails of {name}"), check.fails)?;
+            let name = key(&format!("checks \"{}\"", check.name), &check.tags);
+            at_most(&format!("passes of {name}"), check.passes, MAX_COUNT)?;
+            at_most(&format!("fails of {name}"), check.fails, MAX_COUNT)?;
         }
         for error in &self.errors {
             let name = format!("errors {} of scenario \"{}\"", error.kind, error.scenario);
-            limited(&name, error.count)?;
+            at_most(&name, error.count, MAX_COUNT)?;
         }
         for protocol in &self.protocols {
-            let name = format!("protocols {}{}", protocol.name, shown(&protocol.tags));
-            limited(&name, protocol.count)?;
+            let name = key(&format!("protocols {}", protocol.name), &protocol.tags);
+            at_most(&name, protocol.count, MAX_COUNT)?;
         }
         for status in &self.statuses {
-            let tags = shown(&status.tags);
-            limited(&format!("statuses {}{tags}", status.code), status.count)?;
+            // A handshake without a request has no status.
             let same = self.statuses.iter();
             let same = same.filter(|other| other.tags == status.tags);
-            let all = same.fold(0_u64, |all, other| all.saturating_add(other.count));
-            // A handshake without a request has no status.
-            at_most(
-                (format!("sum of statuses{tags}"), all),
-                (format!("http_reqs{tags}"), self.requests(&status.tags)),
-            )?;
+            let sum = same.fold(0_u64, |sum, other| sum.saturating_add(other.count));
+            let name = key("sum of statuses", &status.tags);
+            at_most(&name, sum, self.requests(&status.tags))?;
         }
         Ok(())
     }
@@ -151,107 +115,56 @@ impl Summary {
     }
 }
 
-fn check_scenario(scenario: &ScenarioSummary) -> Result<(), ImpossibleFigure> {
-    let named = |what: &str, count: u64| {
-        let name = format!("{what} of scenario \"{}\"", scenario.name);
-        (name, count)
-    };
-    for (what, count) in [
-        ("asked", scenario.asked),
-        ("started", scenario.started),
-        ("completed", scenario.completed),
-        ("dropped", scenario.dropped),
-        ("interrupted", scenario.interrupted),
-        ("usersMax", scenario.users_max),
-    ] {
-        limited(&named(what, count).0, count)?;
-    }
-    at_most(
-        named(
-            "completed + interrupted",
-            scenario.completed + scenario.interrupted,
-        ),
-        named("started", scenario.started),
-    )?;
-    at_most(
-        named("started + dropped", scenario.started + scenario.dropped),
-        named("asked", scenario.asked),
-    )
-}
-
-fn check_metric(name: &str, tags: &TagList, metric: &Metric) -> Result<(), ImpossibleFigure> {
-    let key = || format!("{name}{}", shown(tags));
+fn check_metric(name: &str, tags: &TagList, metric: &Metric) -> Possible {
+    let key = key(name, tags);
     match metric {
         Metric::Counter { .. } if is_bytes(name) => Ok(()),
         Metric::Trend(histogram) if !histogram.is_consistent() => {
-            Err(ImpossibleFigure::Histogram(key()))
+            let expected = "a sum that its count, minimum and maximum permit";
+            require(false, &key, "a contradictory histogram", expected)
         }
         Metric::Rate { good, total } => {
-            limited(&key(), *total)?;
-            at_most(
-                (format!("good of {}", key()), *good),
-                ("total".to_owned(), *total),
-            )
+            at_most(&key, *total, MAX_COUNT)?;
+            at_most(&format!("good of {key}"), *good, *total)
         }
-        _ => limited(&key(), metric.samples()),
+        _ => at_most(&key, metric.samples(), MAX_COUNT),
     }
 }
 
 /// Compares the metrics with one sample per request, and those with one sample per iteration.
-fn check_samples(series: &Series) -> Result<(), ImpossibleFigure> {
+fn check_samples(series: &Series) -> Possible {
     for names in [
         ["http_reqs", "http_req_failed", "http_req_duration"],
         ["iterations", "iterations_failed", "iteration_duration"],
     ] {
         let counts = names.iter().filter_map(|name| {
             let metric = series.metrics.get(*name)?;
-            let key = format!("{name}{}", shown(&series.tags));
-            Some((key, metric.samples()))
+            Some((*name, metric.samples()))
         });
-        let counts: Vec<Named> = counts.collect();
+        let counts: Vec<_> = counts.collect();
         for pair in counts.windows(2) {
-            if let [one, other] = pair
-                && one.1 != other.1
-            {
-                return Err(contradiction(one.clone(), other.clone()));
+            if let [(one, first), (other, second)] = pair {
+                let expected = format!("{second} like {other}");
+                require(first == second, &key(one, &series.tags), first, expected)?;
             }
         }
     }
     Ok(())
 }
 
-fn limited(figure: &str, count: u64) -> Result<(), ImpossibleFigure> {
-    if count <= MAX_COUNT {
+fn at_most(figure: &str, count: u64, most: u64) -> Possible {
+    require(count <= most, figure, count, format_args!("at most {most}"))
+}
+
+fn require(valid: bool, figure: &str, found: impl Display, expected: impl Display) -> Possible {
+    if valid {
         return Ok(());
     }
-    let figure = figure.to_owned();
-    Err(ImpossibleFigure::Count { figure, count })
-}
-
-fn at_most(part: Named, whole: Named) -> Result<(), ImpossibleFigure> {
-    if part.1 <= whole.1 {
-        Ok(())
-    } else {
-        Err(contradiction(part, whole))
-    }
-}
-
-fn contradiction((one, first): Named, (other, second): Named) -> ImpossibleFigure {
-    ImpossibleFigure::Contradiction {
-        one,
-        first,
-        other,
-        second,
-    }
-}
-
-/// Formats tags as in thresholds: `{scenario:write,op:add-chain}`.
-fn shown(tags: &TagList) -> String {
-    if tags.is_empty() {
-        return String::new();
-    }
-    let pairs = tags.iter().map(|(name, value)| format!("{name}:{value}"));
-    format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+    Err(ImpossibleFigure {
+        figure: figure.to_owned(),
+        found: found.to_string(),
+        expected: expected.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -291,8 +204,7 @@ mod tests {
             ),
             (
                 |it| it.statuses[4].count += 1,
-                "sum of statuses{op:tile,scenario:read} is 18001, but \
-                 http_reqs{op:tile,scenario:read} is 18000",
+                "sum of statuses{op:tile,scenario:read} is 18001, expected at most 18000",
             ),
             (
                 |it| it.checks[1].fails = u64::MAX,
@@ -316,7 +228,10 @@ mod tests {
         let mut summary = sample::summary();
         set(&mut summary, "http_reqs", Metric::Counter { count: 1 });
         let error = summary.check().unwrap_err().to_string();
-        assert!(error.contains("is 1, but http_req_"), "{error}");
+        assert!(
+            error.contains("is 1, expected ") && error.contains(" like http_req_"),
+            "{error}"
+        );
     }
 
     /// Replaces a metric in the first series that has it.

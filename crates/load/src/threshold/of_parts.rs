@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{Aggregation, Threshold, ThresholdResult};
 use crate::metric::Metric;
 use crate::summary::{Series, Summary};
-use crate::tags::distinguishes_parts;
+use crate::tags::{distinguishes_parts, key};
 
 /// Rates of failures, whose limits apply to each part.
 const FAILURES: [&str; 2] = ["http_req_failed", "http_req_reset"];
@@ -98,7 +98,7 @@ impl Threshold {
         let judged = summary.select(&self.metric, &tags)?.samples();
         // The threshold itself has judged a part that is everything it covers.
         (judged != requests).then(|| ThresholdResult {
-            metric: format!("{}{{{}}}", self.metric, text(part)),
+            metric: key(&self.metric, part),
             expression,
             observed: Some(observed),
             samples: requests,
@@ -108,11 +108,6 @@ impl Threshold {
             ..ThresholdResult::default()
         })
     }
-}
-
-fn text(part: &Tags<'_>) -> String {
-    let tags = part.iter().map(|(name, value)| format!("{name}:{value}"));
-    tags.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
