@@ -292,23 +292,13 @@ impl Collector {
             let owner = self.owners.get(tags.0 as usize).copied().flatten();
             let scenario = owner.map_or("", |owner| &self.scenarios[owner.scenario].config.name);
             for tally in &series.errors {
-                let same =
-                    |error: &&mut ErrorKind| error.scenario == scenario && error.kind == tally.name;
-                match errors.iter_mut().find(same) {
-                    Some(error) => {
-                        error.count += tally.bad;
-                        let room = crate::exchange::DETAILS.saturating_sub(error.details.len());
-                        error
-                            .details
-                            .extend(tally.details.iter().take(room).cloned());
-                    }
-                    None => errors.push(ErrorKind {
-                        scenario: scenario.into(),
-                        kind: tally.name.into(),
-                        count: tally.bad,
-                        details: tally.details.clone(),
-                    }),
-                }
+                let error = ErrorKind {
+                    scenario: scenario.into(),
+                    kind: tally.name.into(),
+                    count: tally.bad,
+                    details: tally.details.clone(),
+                };
+                error.add_to(&mut errors);
             }
         }
         errors.sort_by_key(|error| std::cmp::Reverse(error.count));
@@ -316,25 +306,34 @@ impl Collector {
     }
 
     /// Evaluates the thresholds, and records the thresholds that now abort the run.
-    pub(crate) fn judge(&mut self, now: Instant) -> Vec<ThresholdResult> {
+    fn judge(&mut self, now: Instant) -> Vec<ThresholdResult> {
         let elapsed = now.saturating_duration_since(self.begin);
-        let mut results = Vec::with_capacity(self.thresholds.len());
-        for (index, threshold) in self.thresholds.iter().enumerate() {
-            let select = |metric: &str, tags: &[(&str, &str)]| {
-                self.totals.select(&self.registry, metric, tags)
-            };
-            let mut result = threshold.evaluate(select, elapsed.as_secs_f64());
+        let mut results = self.evaluate(elapsed.as_secs_f64());
+        for (index, result) in results.iter_mut().enumerate() {
+            let threshold = &self.thresholds[index];
             let may = threshold.abort_on_fail && elapsed >= threshold.delay_abort_eval;
             // Before the end, missing samples only mean that no sample has been recorded yet.
             if may && !result.passed && result.observed.is_some() && self.phase == Phase::Running {
                 self.aborted.push(index);
+                result.aborted = true;
             }
-            result.aborted = self.aborted.contains(&index);
-            // A threshold that aborted the run stays crossed, regardless of later samples.
-            result.passed &= !result.aborted;
-            results.push(result);
         }
         results
+    }
+
+    /// Evaluates the thresholds on samples of this duration.
+    pub(crate) fn evaluate(&self, seconds: f64) -> Vec<ThresholdResult> {
+        let select =
+            |metric: &str, tags: &[(&str, &str)]| self.totals.select(&self.registry, metric, tags);
+        let thresholds = self.thresholds.iter().enumerate();
+        let results = thresholds.map(|(index, threshold)| {
+            let mut result = threshold.evaluate(select, seconds);
+            // A threshold that aborted the run stays crossed, regardless of later samples.
+            result.aborted = self.aborted.contains(&index);
+            result.passed &= !result.aborted;
+            result
+        });
+        results.collect()
     }
 }
 

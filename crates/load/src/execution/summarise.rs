@@ -48,21 +48,7 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
     summary.tell_connectors();
     summary.errors = collector.errors();
     summary.timeline = collector.timeline.timeline(1.0);
-    let select = |metric: &str, tags: &[(&str, &str)]| {
-        collector.totals.select(&collector.registry, metric, tags)
-    };
-    let judged = collector
-        .thresholds
-        .iter()
-        .enumerate()
-        .map(|(index, threshold)| {
-            let mut result = threshold.evaluate(select, summary.duration);
-            result.built_in = threshold.is_built_in();
-            result.aborted = collector.aborted.contains(&index);
-            result.passed &= !result.aborted;
-            result
-        });
-    summary.thresholds = judged.collect();
+    summary.thresholds = collector.evaluate(summary.duration);
     let parts = of_parts::crossed(&summary, &collector.thresholds);
     summary.thresholds.extend(parts);
     summary.tell_metrics();

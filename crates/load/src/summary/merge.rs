@@ -115,7 +115,7 @@ impl Summary {
             .for_each(|check| self.add_check(check));
         part.errors
             .into_iter()
-            .for_each(|error| self.add_error(error));
+            .for_each(|error| error.add_to(&mut self.errors));
         part.statuses
             .into_iter()
             .for_each(|status| self.add_status(status));
@@ -186,17 +186,6 @@ impl Summary {
         }
     }
 
-    fn add_error(&mut self, part: ErrorKind) {
-        let same = |mine: &&mut ErrorKind| mine.scenario == part.scenario && mine.kind == part.kind;
-        match self.errors.iter_mut().find(same) {
-            Some(mine) => {
-                grow(&mut mine.count, part.count);
-                add_details(&mut mine.details, part.details);
-            }
-            None => self.errors.push(part),
-        }
-    }
-
     fn add_status(&mut self, part: Status) {
         let same = |mine: &&mut Status| mine.tags == part.tags && mine.code == part.code;
         match self.statuses.iter_mut().find(same) {
@@ -251,6 +240,20 @@ impl Summary {
             Verdict::Unreachable if !answered => Verdict::Unreachable,
             _ => held,
         };
+    }
+}
+
+impl ErrorKind {
+    /// Adds failures to those of the same scenario and kind.
+    pub(crate) fn add_to(self, errors: &mut Vec<ErrorKind>) {
+        let same = |it: &&mut ErrorKind| it.scenario == self.scenario && it.kind == self.kind;
+        match errors.iter_mut().find(same) {
+            Some(error) => {
+                grow(&mut error.count, self.count);
+                add_details(&mut error.details, self.details);
+            }
+            None => errors.push(self),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ impl Threshold {
             samples: metric.map_or(0, |metric| metric.samples()),
             passed: observed.is_some_and(|observed| self.operator.holds(observed, self.bound)),
             aborted: false,
-            built_in: false,
+            built_in: self.built_in,
             part: false,
             reason,
         }
