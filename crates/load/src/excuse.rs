@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use lucarne_settings::nearest;
 use serde::{Deserialize, Serialize};
 
-use crate::run::MAY_BE_ALLOWED;
-use crate::scenario_config::ScenarioConfig;
 use crate::threshold::Threshold;
 
 /// Reasons why the failures of a check do not count.
@@ -29,50 +26,6 @@ impl Excuse {
             Excuse::Allowed => "allowed to fail by --allow",
             Excuse::OwnThreshold => "judged by a separate threshold",
         }
-    }
-}
-
-/// A check in `--allow` that no scenario of the run has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("--allow \"{name}\": no scenario has this check{}", advice(.near.as_deref(), .known))]
-pub struct UnknownCheck {
-    /// Name in `--allow`.
-    pub name: String,
-    /// Most similar check of the run.
-    pub near: Option<String>,
-    /// All checks of the run.
-    pub known: String,
-}
-
-fn advice(near: Option<&str>, known: &str) -> String {
-    let did_you_mean = near.map(|near| format!("; did you mean `{near}`?"));
-    match (did_you_mean, known) {
-        (_, "") => "; the run has no checks".to_owned(),
-        (Some(question), _) => format!("{question} The checks are {known}"),
-        (None, _) => format!("; the checks are {known}"),
-    }
-}
-
-/// Checks that each name in `allow` is a check of one of the scenarios, or a default threshold. A
-/// scenario that does not list its checks may have any check.
-pub(crate) fn known(allow: &[String], scenarios: &[ScenarioConfig]) -> Result<(), UnknownCheck> {
-    let mut names = Vec::new();
-    for planned in scenarios {
-        match planned.scenario.checks() {
-            Some(checks) => names.extend(checks),
-            None => return Ok(()),
-        }
-    }
-    names.sort_unstable();
-    names.dedup();
-    let all = [names.as_slice(), &MAY_BE_ALLOWED].concat();
-    match allow.iter().find(|name| !all.contains(&name.as_str())) {
-        None => Ok(()),
-        Some(name) => Err(UnknownCheck {
-            name: name.clone(),
-            near: nearest(name, &all).map(str::to_owned),
-            known: names.join(", "),
-        }),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::LastingFailure;
-
 /// A scenario's note at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,14 +20,4 @@ impl Note {
 
     /// Headline of the note about a run that was worse than its baseline.
     pub(crate) const WORSE: &str = "Worse than the baseline";
-
-    /// Returns the failure that the note states by its title, for summaries of earlier versions.
-    pub(crate) fn failure(&self) -> Option<LastingFailure> {
-        match self.title.as_str() {
-            Note::NOT_BEGUN => Some(LastingFailure::NotBegun),
-            Note::NOT_FINISHED => Some(LastingFailure::NotFinished),
-            Note::WORSE => Some(LastingFailure::WorseThanBaseline),
-            _ => None,
-        }
-    }
 }

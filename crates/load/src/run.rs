@@ -7,10 +7,11 @@ pub(crate) use thresholds::MAY_BE_ALLOWED;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use lucarne_settings::nearest;
 use tokio::sync::watch;
 
 use crate::controls::Controls;
-use crate::excuse::{self, Excuses, UnknownCheck};
+use crate::excuse::Excuses;
 use crate::execution::run_state::{RunState, StopReason};
 use crate::execution::scenario_state::{ScenarioState, StopMode};
 use crate::execution::{Execution, RunOptions};
@@ -75,12 +76,30 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that each name in `allow` is a check of a scenario, or a default threshold.
+    /// Checks that each name in `allow` is a check of a scenario, or a default threshold. A
+    /// scenario that does not list its checks may have any check.
     ///
     /// # Errors
     /// The first unknown name.
     pub fn check_allowed(&self) -> Result<(), UnknownCheck> {
-        excuse::known(&self.allow, &self.scenarios)
+        let mut names = Vec::new();
+        for planned in &self.scenarios {
+            match planned.scenario.checks() {
+                Some(checks) => names.extend(checks),
+                None => return Ok(()),
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        let all = [names.as_slice(), &MAY_BE_ALLOWED].concat();
+        match self.allow.iter().find(|name| !all.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(UnknownCheck {
+                name: name.clone(),
+                near: nearest(name, &all).map(str::to_owned),
+                known: names.join(", "),
+            }),
+        }
     }
 
     /// Starts the run on its own threads: prepares the scenarios, then starts the arrivals. The
@@ -121,6 +140,27 @@ impl Run {
             run_state,
             thread,
         }
+    }
+}
+
+/// A check in `--allow` that no scenario of the run has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("--allow \"{name}\": no scenario has this check{}", advice(.near.as_deref(), .known))]
+pub struct UnknownCheck {
+    /// Name in `--allow`.
+    pub name: String,
+    /// Most similar check of the run.
+    pub near: Option<String>,
+    /// All checks of the run.
+    pub known: String,
+}
+
+fn advice(near: Option<&str>, known: &str) -> String {
+    let did_you_mean = near.map(|near| format!("; did you mean `{near}`?"));
+    match (did_you_mean, known) {
+        (_, "") => "; the run has no checks".to_owned(),
+        (Some(question), _) => format!("{question} The checks are {known}"),
+        (None, _) => format!("; the checks are {known}"),
     }
 }
 

@@ -30,7 +30,16 @@ impl Summary {
     pub(super) fn known_lasting_failures(&self) -> Vec<LastingFailure> {
         match &self.lasting_failures {
             Some(failures) => failures.clone(),
-            None => self.notes.iter().filter_map(Note::failure).collect(),
+            None => self.notes.iter().filter_map(of_note).collect(),
         }
+    }
+}
+
+fn of_note(note: &Note) -> Option<LastingFailure> {
+    match note.title.as_str() {
+        Note::NOT_BEGUN => Some(LastingFailure::NotBegun),
+        Note::NOT_FINISHED => Some(LastingFailure::NotFinished),
+        Note::WORSE => Some(LastingFailure::WorseThanBaseline),
+        _ => None,
     }
 }
