@@ -41,9 +41,9 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 
-    /// Submissions per second while the log runs; 0 for none
-    #[arg(long, value_name = "PER SECOND", default_value_t = 1)]
-    pub rate: u32,
+    /// Submissions per second while the log runs; 0 for none [default: 1, or 10 with --instances]
+    #[arg(long, value_name = "PER SECOND")]
+    pub rate: Option<u32>,
 }
 
 impl Options {
@@ -106,7 +106,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     };
     let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
-    let rate = options.rate;
+    let rate = options.rate.unwrap_or(1);
     // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
         if let Err(error) = traffic.show(&screen, rate) {

@@ -73,16 +73,18 @@ fn the_demo_answers_stops_and_goes_on() {
     assert_eq!(code, 0, "{said}");
 }
 
-/// Runs three instances, reads the leader from the page, and kills it with the printed command.
+/// Runs three instances, reads the leader from the page, and kills it with the printed command. The
+/// second run submits nothing.
 #[test]
 fn of_three_instances_another_leads_once_the_leader_is_killed() {
     let directory = temp_dir();
     let instances = DemoInstances(directory.path().join("lucarne-demo-instances"));
     let listen = format!("127.0.0.1:{}", free_port());
     let mut size = 0;
-    for is_first in [true, false] {
+    for rate in ["10", "0"] {
         let mut demo = Launch::new(LUCARNE)
             .args(["demo", "--instances", "3", "--listen", &listen])
+            .args(["--rate", rate])
             .directory(directory.path())
             .spawn()
             .unwrap();
@@ -101,27 +103,35 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
         let two_follow = || {
             eventually("two instances follow", async || {
                 let page = page.get("").await.unwrap().text();
-                page.matches("<td>follows<td>").count() == 2
+                page.matches("<td>follows<td>").count() == 2 && page.contains("class=\"leads\"")
             })
+        };
+        let shown = async || {
+            let note = log.get("checkpoint").await.unwrap().text();
+            note.lines().nth(1).unwrap().parse::<u64>().unwrap()
         };
         run(async {
             two_follow().await;
             assert_has(&leader().await, kill.trim());
-            let note = log.get("checkpoint").await.unwrap().text();
-            let shown = note.lines().nth(1).unwrap().parse::<u64>().unwrap();
+            let shown = shown().await;
             assert!(shown >= size, "{shown} after {size}");
             size = shown;
         });
-        if is_first {
-            let killed = Launch::new("sh").args(["-c", kill.trim()]).run().unwrap();
-            assert!(killed.status.success(), "{killed:?}");
-            let told = demo
-                .wait_for_output("no SCT was issued", EVENT_TIMEOUT)
-                .unwrap();
+        let killed = Launch::new("sh").args(["-c", kill.trim()]).run().unwrap();
+        assert!(killed.status.success(), "{killed:?}");
+        let stopped = "has stopped; it restarts soon";
+        demo.wait_for_output(stopped, EVENT_TIMEOUT).unwrap();
+        if rate != "0" {
+            let gap = "no SCT was issued";
+            let told = demo.wait_for_output(gap, EVENT_TIMEOUT).unwrap();
             assert_has(&told, "leads; for ");
-            assert_has(&demo.output(), "has stopped; it restarts soon");
-            run(two_follow());
-            assert!(!run(leader()).contains(kill.trim()));
+        }
+        run(two_follow());
+        assert!(!run(leader()).contains(kill.trim()));
+        if rate == "0" {
+            assert_eq!(run(shown()), size, "nothing is submitted");
+        } else {
+            run(eventually("the log grows", async || shown().await > size));
         }
         demo.signal(Signal::INT).unwrap();
         let status = demo.wait(EVENT_TIMEOUT).unwrap();

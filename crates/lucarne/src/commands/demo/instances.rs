@@ -33,7 +33,7 @@ use crate::signals::{Signals, Wish};
 
 /// Interval between two checks of the instances.
 const LOOK: Duration = Duration::from_millis(200);
-/// Submissions per second; enough to measure a gap.
+/// Submissions per second without `--rate`; enough to measure a gap.
 const RATE: u32 = 10;
 /// Credentials that S3 clients require. The bucket of the demo does not check credentials.
 const CREDENTIALS: [(&str, &str); 3] = [
@@ -87,7 +87,8 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     let processes = (0..count).map(|_| Process::new(traffic.home(), client.clone(), &path));
     let mut processes: Vec<_> = processes.collect();
     let url = traffic.url().to_owned();
-    let scts = submit(traffic, screen);
+    let rate = options.rate.unwrap_or(RATE);
+    let scts = (rate > 0).then(|| submit(traffic, screen, rate));
     let mut reporter = Reporter {
         screen,
         url,
@@ -103,13 +104,13 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
 }
 
 /// Submits certificates in a thread, and returns the times of the SCTs.
-fn submit(traffic: Traffic, screen: Screen) -> Arc<Mutex<Scts>> {
+fn submit(traffic: Traffic, screen: Screen, rate: u32) -> Arc<Mutex<Scts>> {
     let scts = Arc::new(Mutex::new(Scts::default()));
     let submitting = Arc::clone(&scts);
     // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
         let took = |at: Instant| submitting.lock().note(at);
-        if let Err(error) = traffic.go_on(RATE, took) {
+        if let Err(error) = traffic.go_on(rate, took) {
             screen.trouble(&error);
         }
     });
@@ -284,7 +285,8 @@ struct Reporter {
     /// Number and process ID of the leader.
     leader: Option<(usize, Option<u32>)>,
     parts: Vec<Part>,
-    scts: Arc<Mutex<Scts>>,
+    /// `None` if the demo submits nothing.
+    scts: Option<Arc<Mutex<Scts>>>,
     invited: bool,
 }
 
@@ -309,12 +311,12 @@ impl Reporter {
         }
         let is_another = self.leader.replace(now) != Some(now);
         if is_another {
-            let gap = std::mem::take(&mut self.scts.lock().gap);
+            let scts = self.scts.as_ref();
+            let gap = scts.map(|scts| std::mem::take(&mut scts.lock().gap));
             let what = format!("instance {}", leader.number);
-            let detail = if self.invited {
-                format!("leads; for {:.1} s no SCT was issued", gap.as_secs_f64())
-            } else {
-                "leads; the others follow".to_owned()
+            let detail = match gap.filter(|_| self.invited) {
+                Some(gap) => format!("leads; for {:.1} s no SCT was issued", gap.as_secs_f64()),
+                None => "leads; the others follow".to_owned(),
             };
             self.screen.done(&what, &detail);
         }
@@ -334,10 +336,13 @@ impl Reporter {
         }
     }
 
-    /// Returns whether an SCT has arrived since the last change, which ends a gap.
+    /// Returns whether an SCT has arrived since the last change, which ends a gap. A demo that
+    /// submits nothing has no gaps.
     fn has_scts(&self) -> bool {
-        let scts = self.scts.lock();
-        scts.last.is_some_and(|last| last.elapsed() < LOOK * 2)
+        self.scts.as_ref().is_none_or(|scts| {
+            let last = scts.lock().last;
+            last.is_some_and(|last| last.elapsed() < LOOK * 2)
+        })
     }
 
     fn invite(&mut self, leader: &Standing) {
