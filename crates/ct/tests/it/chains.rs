@@ -263,6 +263,27 @@ fn what_a_log_does_not_judge() {
     }
 }
 
+/// The constraints of X.509 on issuers are for verifiers. The log only checks that each issuer is a
+/// CA; of repeated extensions, the first counts.
+#[test]
+fn constraints_of_issuers_are_recorded_and_not_judged() {
+    let no_cert_sign = odd_ca(&pki().root, "No keyCertSign", |template| {
+        template.remove_extension(&oid::KEY_USAGE);
+        template.extensions.push(extension::leaf_key_usage(true));
+    });
+    add_chain([&leaf(&no_cert_sign)[..], no_cert_sign.cert_der()]).unwrap();
+    let repeated = odd_ca(&pki().root, "Repeated", |template| {
+        template.extensions.push(extension::end_entity());
+    });
+    add_chain([&leaf(&repeated)[..], repeated.cert_der()]).unwrap();
+    let short = odd_ca(&pki().root, "Short", |template| {
+        template.remove_extension(&oid::BASIC_CONSTRAINTS);
+        template.extensions.push(extension::ca(Some(0)));
+    });
+    let below = odd_ca(&short, "Below", |_| {});
+    add_chain([&leaf(&below)[..], below.cert_der(), short.cert_der()]).unwrap();
+}
+
 #[test]
 fn names_in_another_kind_of_string_match_and_in_another_case_do_not() {
     let named = |name: &[u8], string: u8| {
