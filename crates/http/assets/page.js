@@ -5,6 +5,8 @@
 const EVERY = 2000, POINTS = 150;
 const rates = [];
 const at = (id) => document.getElementById(id);
+// Zero means that nothing was measured.
+const latency = (ms) => ms ? ms.toFixed(1) : "\u2013";
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 
 async function refresh() {
@@ -14,8 +16,8 @@ async function refresh() {
     at("state").className = "state " + stats.state;
     at("size").textContent = grouped(stats.size);
     at("rate").textContent = stats.entries_per_second.toFixed(1);
-    at("p50").textContent = stats.latency_p50_ms.toFixed(1);
-    at("p99").textContent = stats.latency_p99_ms.toFixed(1);
+    at("p50").textContent = latency(stats.latency_p50_ms);
+    at("p99").textContent = latency(stats.latency_p99_ms);
     rates.push(stats.entries_per_second);
     if (rates.length > POINTS) rates.shift();
     draw();

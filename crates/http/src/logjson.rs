@@ -18,7 +18,7 @@ use crate::timestamp::rfc3339;
 
 /// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
 /// so the value is the maximum age of a checkpoint.
-const MMD_SECONDS: u32 = 60;
+pub(crate) const MMD_SECONDS: u32 = 60;
 
 #[derive(Serialize)]
 struct LogJson<'a> {

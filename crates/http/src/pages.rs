@@ -15,6 +15,7 @@ use lucarne_log::{Check, Log, State};
 use serde::Serialize;
 
 use crate::health::state_name;
+use crate::logjson::MMD_SECONDS;
 use crate::read_limits::ReadLimits;
 use crate::reply::{Response, plain, value};
 use crate::timestamp::rfc3339;
@@ -49,6 +50,7 @@ struct LogPage {
     timestamp: String,
     p50: String,
     p99: String,
+    mmd: u32,
     checks: Vec<Check>,
     roots: Vec<RootRow>,
     limits: Vec<String>,
@@ -98,6 +100,7 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         timestamp: published.map_or_else(|| "none yet".into(), |p| rfc3339(p.timestamp_ms)),
         p50: milliseconds(stats.latency_p50),
         p99: milliseconds(stats.latency_p99),
+        mmd: MMD_SECONDS,
         checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),
@@ -189,8 +192,13 @@ pub(crate) fn page(template: &impl Template) -> Response {
     response
 }
 
+/// Formats a latency; zero means that nothing was measured.
 fn milliseconds(duration: Duration) -> String {
-    format!("{:.1}", duration.as_secs_f64() * 1e3)
+    if duration.is_zero() {
+        "–".to_owned()
+    } else {
+        format!("{:.1}", duration.as_secs_f64() * 1e3)
+    }
 }
 
 /// Formats Unix milliseconds as a date; times before 1970 become 1970-01-01.
@@ -215,6 +223,12 @@ fn grouped(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latencies_without_measurements_are_not_zero() {
+        assert_eq!(milliseconds(Duration::ZERO), "–");
+        assert_eq!(milliseconds(Duration::from_micros(12_345)), "12.3");
+    }
 
     #[test]
     fn numbers_are_grouped() {

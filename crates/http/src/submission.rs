@@ -291,7 +291,7 @@ pub(crate) fn options(allow: &'static str) -> Response {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, allow);
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("content-type, if-none-match, range"),
+        HeaderValue::from_static("content-type, if-none-match, last-event-id, range"),
     );
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response
@@ -307,6 +307,19 @@ mod tests {
 
     use super::*;
     use crate::budget::{Budget, BudgetMetrics};
+
+    /// A page may continue the feed after its last event. `EventSource` sends the field by itself,
+    /// but `fetch` needs the permission.
+    #[test]
+    fn pages_may_send_the_fields_of_readers() {
+        let response = options("GET, HEAD, OPTIONS");
+        let allowed = &response.headers()[ACCESS_CONTROL_ALLOW_HEADERS];
+        let allowed = allowed.to_str().unwrap();
+        for field in ["content-type", "if-none-match", "last-event-id", "range"] {
+            let mut fields = allowed.split(", ");
+            assert!(fields.any(|it| it == field), "{field}");
+        }
+    }
 
     type Piece = io::Result<http_body::Frame<Bytes>>;
 

@@ -194,6 +194,10 @@ async fn pages_are_whole_and_locked_down() {
         "http://log.example/demo/ct/v1/add-chain".to_owned(),
         "<b id=\"size\">3</b>".to_owned(),
         "1 certificate<".to_owned(),
+        "<dd>60 seconds</dd>".to_owned(),
+        "feed\">feed</a>".to_owned(),
+        "errors\">errors</a>".to_owned(),
+        "<a href=\"/logs.v3.json\">".to_owned(),
     ] {
         assert!(
             page.text().contains(&shown),
