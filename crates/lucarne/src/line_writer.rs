@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use lucarne_net::printable_coloured;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -126,10 +127,12 @@ impl Drop for Flush {
     }
 }
 
-/// The subscriber writes each line with one call.
+/// The subscriber writes each line with one call. A line may have a name from a certificate, so
+/// its control characters and the line separators of Unicode are escaped.
 impl Write for &LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        self.0
+            .push(printable_coloured(&String::from_utf8_lossy(line)).as_bytes());
         Ok(line.len())
     }
 
@@ -190,6 +193,17 @@ mod tests {
         assert_eq!(all.lines().count(), 1_000);
         assert!(all.starts_with("line 0\n") && all.ends_with("line 999\n"));
         assert_eq!(writer.dropped().get(), 0);
+    }
+
+    #[test]
+    fn a_name_adds_no_line() {
+        let (gate, opens, writes) = gate();
+        drop(opens);
+        let (writer, flush) = LineWriter::start(gate).unwrap();
+        writeln!(&writer, "{{\"name\":\"a\u{2028}b\u{85}c\"}}").unwrap();
+        drop(flush);
+        let line = String::from_utf8(writes.try_iter().flatten().collect()).unwrap();
+        assert_eq!(line, "{\"name\":\"a\\u2028b\\u0085c\"}\n");
     }
 
     #[test]

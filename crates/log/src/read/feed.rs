@@ -9,7 +9,9 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use lucarne_ct::{Certificate, EntryKind, Fingerprint, TileLeafRef, TrimmedEntry, display_name};
 use lucarne_tlog::Tile;
+use lucarne_x509::text::is_control;
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 /// Maximum number of bytes of names in an event, so that 256 events have at most 4 MiB of names.
 /// The event has the number of omitted names.
@@ -63,10 +65,30 @@ fn write_event(leaf: &TileLeafRef<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         issuer_fingerprint: issuer_fingerprint.as_deref(),
     };
     out.extend_from_slice(format!("id: {}\nevent: entry\ndata: ", leaf.index).as_bytes());
-    // The JSON is one line, because it escapes line breaks.
-    serde_json::to_writer(&mut *out, &entry)?;
+    entry.serialize(&mut Serializer::with_formatter(&mut *out, OneLine))?;
     out.extend_from_slice(b"\n\n");
     Ok(())
+}
+
+/// JSON without line separators. JSON itself requires escapes for `\n` and `\r` only, but some
+/// clients split lines at U+0085, U+2028 and U+2029, too. A name in a certificate could then add
+/// lines to an event.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_control(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            write!(out, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
 }
 
 /// Returns the names that fit, and the number of omitted names.
@@ -191,6 +213,18 @@ mod tests {
         assert_eq!(after(&all, 0), all);
         assert!(after(&all, 256).is_empty());
         assert!(up_to(&all, 0).is_empty());
+    }
+
+    #[test]
+    fn names_add_no_line_to_an_event() {
+        let name = "a\u{2028}id: 9\u{2029}b\u{85}c\u{202e}d\x7f\n\"ü";
+        let mut json = Vec::new();
+        let mut serializer = Serializer::with_formatter(&mut json, OneLine);
+        name.serialize(&mut serializer).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        let escaped = r#""a\u2028id: 9\u2029b\u0085c\u202ed\u007f\n\"ü""#;
+        assert_eq!(json, escaped);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
     }
 
     #[test]
