@@ -16,7 +16,7 @@
 //! | `forwarded`, `budget` | the client behind a proxy, and the memory of its bodies |
 //! | [`ReadLimiter`], [`ReadLimits`], [`Rate`] | the requests that one client may send |
 //! | [`Reading`], [`Decision`], [`Admission`] | a read, and the decision on its request |
-//! | `request_head` | checks of HTTP/1 request heads |
+//! | `request_head` | checks of request heads |
 //! | `route`, [`PrefixError`] | from a URL to a log |
 //! | `submission`, `get_roots`, `error_response` | the submission API, and its errors |
 //! | `monitoring`, `long_poll`, `feed` | the monitoring API, new checkpoints and entries |

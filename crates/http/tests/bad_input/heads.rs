@@ -1,5 +1,9 @@
 //! Heads of requests: targets, fields, codings, and bytes that are not HTTP.
 
+use bytes::Bytes;
+use http_body_util::Empty;
+use tokio::net::TcpStream;
+
 use super::*;
 
 #[tokio::test]
@@ -91,6 +95,32 @@ async fn heads_that_a_proxy_could_read_differently() {
     let mut client = server.connect().await;
     client.send(absolute).await;
     assert_eq!(client.answer().await.unwrap().status, 400);
+}
+
+/// RFC 9113, section 8.3.1.
+#[tokio::test]
+async fn hosts_over_http2_that_a_proxy_could_read_differently() {
+    let (_test, server) = demo(small()).await;
+    for (hosts, status) in [
+        (&[][..], 200),
+        (&["Log.example"], 200),
+        (&["other.example"], 400),
+        (&["log.example", "log.example"], 400),
+    ] {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let mut request = hyper::Request::get("http://log.example/demo/checkpoint");
+        for host in hosts {
+            request = request.header("host", *host);
+        }
+        let request = request.body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), status, "{hosts:?}");
+    }
+    let refusals = r#"lucarne_http_refusals_total{log="",code="bad_host"}"#;
+    assert_eq!(server.metric(refusals), 2);
 }
 
 /// RFC 9112, section 6.1.
