@@ -62,7 +62,7 @@ async fn adopt(
         return Ok(refused(findings));
     };
     let (name, size) = (&log.shortname.value, foreign.published().size);
-    let serve = serve(log, foreign.published().timestamp_ms);
+    let serve = serve(options, log, foreign.published().timestamp_ms);
     if options.check {
         let said = format!(
             "log {name} can be taken over; nothing was written. After the \
@@ -92,11 +92,15 @@ async fn adopt(
 
 /// Returns the command that starts the log. A log with an old signature needs the day as
 /// confirmation.
-fn serve(log: &LogSettings, signed_ms: u64) -> String {
-    match lucarne_log::believable(log.clock.now_ms(), signed_ms) {
-        Ok(()) => "lucarne serve".to_owned(),
-        Err(_) => format!("lucarne serve --confirm-clock {}", inception::today()),
+fn serve(options: &Adopt, log: &LogSettings, signed_ms: u64) -> String {
+    let mut serve = "lucarne serve".to_owned();
+    if lucarne_log::believable(log.clock.now_ms(), signed_ms).is_err() {
+        serve += &format!(" --confirm-clock {}", inception::today());
     }
+    if !options.flags.given() {
+        serve += &format!(" -c {}", options.config.display());
+    }
+    serve
 }
 
 fn refused(findings: &Findings) -> ExitCode {
