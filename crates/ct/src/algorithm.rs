@@ -27,6 +27,24 @@ pub(crate) enum SignatureAlgorithm {
     Ed25519,
 }
 
+impl fmt::Display for SignatureAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, hash) = match self {
+            Self::RsaPkcs1(hash) => ("RSA PKCS #1", hash),
+            Self::RsaPss(hash) => ("RSA-PSS", hash),
+            Self::Ecdsa(hash) => ("ECDSA", hash),
+            Self::Ed25519 => return f.write_str("Ed25519"),
+        };
+        let hash = match hash {
+            HashAlgorithm::Sha1 => "SHA-1",
+            HashAlgorithm::Sha256 => "SHA-256",
+            HashAlgorithm::Sha384 => "SHA-384",
+            HashAlgorithm::Sha512 => "SHA-512",
+        };
+        write!(f, "{scheme} with {hash}")
+    }
+}
+
 impl SignatureAlgorithm {
     /// Returns the algorithm of the certificate at `index` of a chain if the log accepts it.
     ///

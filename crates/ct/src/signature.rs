@@ -1,5 +1,6 @@
 //! Verification of the signatures of certificates.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{self, Digest};
@@ -36,6 +37,19 @@ enum KeyKind {
     P521,
     Ed25519,
     Other,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rsa { modulus_bits } => return write!(f, "RSA-{modulus_bits}"),
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::P521 => "P-521",
+            Self::Ed25519 => "Ed25519",
+            Self::Other => "unknown",
+        })
+    }
 }
 
 /// The reasons why a signature is not accepted.
@@ -197,7 +211,7 @@ impl IssuerKey {
         };
         scheme.ok_or_else(|| {
             VerifyError::UnsupportedAlgorithm(format!(
-                "{algorithm:?} signatures cannot be verified with the issuer's {:?} key",
+                "{algorithm} signatures cannot be verified with the issuer's {} key",
                 self.kind
             ))
         })

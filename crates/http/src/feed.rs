@@ -90,7 +90,7 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, BadIndex> {
     let number = |text: &str, field| {
         let number = text.parse::<u64>();
-        number.map_err(|source| BadIndex::Number { field, source })
+        number.map_err(|why| BadIndex::Number { field, why })
     };
     let next = match (asked.get(LAST_EVENT_ID), parameter(query, "from")) {
         (Some(last), _) => {
@@ -110,10 +110,11 @@ fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, BadIn
 /// The reasons why a feed cannot begin where the reader requests. The client is at fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum BadIndex {
-    #[error("{field} must be an index of the log: {source}")]
+    #[error("{field} must be an index of the log: a whole number")]
     Number {
         field: &'static str,
-        source: ParseIntError,
+        #[source]
+        why: ParseIntError,
     },
     #[error(
         "entry {next} is beyond the {size} entries of the tree: check that the index is from \

@@ -48,12 +48,27 @@ pub enum TlsError {
     /// The key file is not PEM, or has no private key.
     #[error("the key file cannot be read as a PEM private key: {0}")]
     Key(PemError),
-    /// The certificate and the key do not match, or the key cannot be used.
+    /// The key belongs to another certificate.
+    #[error("the private key does not belong to the certificate")]
+    Mismatch,
+    /// The key cannot be used.
     #[error("the certificate and the key cannot be served: {0}")]
-    Pair(#[from] rustls::Error),
+    Pair(rustls::Error),
     /// The first certificate cannot be parsed.
     #[error("the first certificate of the file cannot be read: {0}")]
     Leaf(#[from] lucarne_ct::DerError),
+}
+
+/// The error of TLS is not a source, because the text has its words already.
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
+                TlsError::Mismatch
+            }
+            other => TlsError::Pair(other),
+        }
+    }
 }
 
 impl fmt::Debug for Tls {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use lucarne_mint::pem;
-use lucarne_net::without_secrets;
+use lucarne_net::{counted, without_secrets};
 use lucarne_settings::read_text;
 
 use crate::ccadb;
@@ -161,8 +161,8 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
         Err(error) if known.is_empty() => report.problem(ccadb.line, key, format!("{error:#}")),
         Err(error) => {
             let message = format!(
-                "{error:#}; the {} roots of {} are used",
-                known.len(),
+                "{error:#}; now in use: {} of {}",
+                counted(known.len(), "root"),
                 file.display()
             );
             report.warning(ccadb.line, key, message);

@@ -43,7 +43,7 @@ pub use network::{Network, NetworkError, special};
 pub use no_proxy::NoProxy;
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use shown::{printable, printable_coloured, printable_lines, without_secrets};
+pub use shown::{counted, printable, printable_coloured, printable_lines, without_secrets};
 pub use tls::{
     Trust, TrustError, Verifier, alert_name, explain, explain_client, shows_authority, tls_error,
     trusting,

@@ -141,8 +141,8 @@ impl ServedLog {
         let after = match long_poll::after(query) {
             Ok(Some(after)) => after,
             Ok(None) => return now().await,
-            Err(error) => {
-                let detail = format!("`after` must be the number of entries of a tree: {error}");
+            Err(_) => {
+                let detail = "`after` must be the number of entries of a tree: a whole number";
                 return ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_query", detail)
                     .into_response();
             }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use lucarne_net::counted;
+
 use super::config_file::File;
 use super::failed;
 use crate::config::{Config, Report, Severity};
@@ -90,10 +92,10 @@ fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String
         let roots = roots::load(log, purpose, report);
         survey::log(log, &roots, now_ms, report);
         summary.push(format!(
-            "log {}: {}, {} roots, {}",
+            "log {}: {}, {}, {}",
             log.shortname.value,
             log.submission.value.url,
-            roots.len(),
+            counted(roots.len(), "root"),
             window(log.policy.not_after_start, log.policy.not_after_limit)
         ));
     }

@@ -7,6 +7,7 @@ use clap::Subcommand;
 use lucarne_log::{
     Fatal, FoundCheckpoint, LogConfig, Record, RecordError, Standing, Step, standings,
 };
+use lucarne_net::counted;
 use lucarne_storage::{Assets, JournalContents, Lock, StagedRecord};
 use serde_json::{Value, json};
 
@@ -193,8 +194,8 @@ impl Seen {
         let bytes: u64 = self.contents.records.iter().map(|at| at.bytes).sum();
         match (steps.first(), steps.last()) {
             (Some(first), Some(last)) => format!(
-                "{} rounds, {} → {}, {bytes} bytes",
-                steps.len(),
+                "{}, {} → {}, {bytes} bytes",
+                counted(steps.len(), "round"),
                 first.old_size,
                 last.new_size
             ),
@@ -285,9 +286,11 @@ impl Round<'_> {
             .map(|before| (before.new_size, before.new_root) == (step.old_size, step.old_root));
         let entries = step.new_size.saturating_sub(step.old_size);
         let line = format!(
-            "    {} → {}  {entries} entries, {issuers} issuers, {} bytes, {}, {}{}\n      {}\n",
+            "    {} → {}  {}, {}, {} bytes, {}, {}{}\n      {}\n",
             step.old_size,
             step.new_size,
+            counted(entries, "entry"),
+            counted(*issuers, "issuer"),
             self.at.bytes,
             rfc3339(step.timestamp_ms),
             words(standing),

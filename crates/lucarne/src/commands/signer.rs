@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use lucarne_ct::KeyHolder;
+use lucarne_net::counted;
 use lucarne_signer::{Head, Memory, MemoryDirectory, Server, SigningLog};
 use lucarne_tlog::{Checkpoint, SignedNote};
 use tokio::runtime::{Builder, Runtime};
@@ -97,7 +98,7 @@ fn report_status(server: &Server) {
     let mut reported = String::new();
     loop {
         let of_log = |(origin, head): (String, Option<Head>)| match head {
-            Some(head) => format!("{origin}: signed {} entries", head.size),
+            Some(head) => format!("{origin}: signed {}", counted(head.size, "entry")),
             None => format!("{origin}: nothing signed yet"),
         };
         let logs: Vec<_> = server.heads().into_iter().map(of_log).collect();

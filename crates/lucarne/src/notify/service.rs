@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_log::Log;
+use lucarne_net::counted;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -61,7 +62,11 @@ fn text(logs: &[Arc<Log>]) -> String {
     let of_log = |log: &Arc<Log>| {
         let size = log.published().map_or(0, |published| published.size);
         let state = lucarne_http::state_name(&log.state());
-        format!("{}: {size} entries, {state}", log.config().shortname)
+        format!(
+            "{}: {}, {state}",
+            log.config().shortname,
+            counted(size, "entry")
+        )
     };
     let logs: Vec<_> = logs.iter().map(of_log).collect();
     logs.join("; ")

@@ -143,7 +143,7 @@ fn ccadb_roots_are_kept_for_starts_without_network() {
     };
     serve();
     fs::remove_file(&report).unwrap();
-    assert_has(&serve(), "the 1 roots of");
+    assert_has(&serve(), "now in use: 1 root of");
     fs::remove_dir_all(log.path().join("cache")).unwrap();
     let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1);

@@ -80,7 +80,7 @@ fn a_server_reports_start_status_progress_reload_and_stop() {
     let client = log.client();
     let submitted = client.post("ct/v1/add-chain", submission(&pki().p256));
     assert_eq!(run(submitted).unwrap().status, 200);
-    manager.wait_for(0, "STATUS=test: 1 entries, running");
+    manager.wait_for(0, "STATUS=test: 1 entry, running");
     // The watchdog gets messages even without submissions.
     let fed = manager.wait_for(0, "WATCHDOG=1");
     manager.wait_for(fed + 1, "WATCHDOG=1");

@@ -36,7 +36,7 @@ fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "no problems");
-    assert_has(&said, "1 roots");
+    assert_has(&said, "1 root,");
     assert_has(&said, "is on the same file system");
 }
 

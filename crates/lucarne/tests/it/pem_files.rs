@@ -61,7 +61,7 @@ fn roots_name_every_block_that_is_not_taken() {
     text += &authority("Three").certificate_pem();
     fs::write(log.path().join("roots.pem"), text).unwrap();
     let (_, said) = lucarne(log.path(), &["check"]);
-    assert_has(&said, "1 roots");
+    assert_has(&said, "1 root,");
     assert_has(&said, "certificate 1 (line 1): its END line is damaged");
     let second = format!("certificate 2 (line {line}): its BEGIN line is damaged");
     assert_has(&said, &second);

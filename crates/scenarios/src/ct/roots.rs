@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, pem};
+use lucarne_net::counted;
 
 /// File with the roots' certificates in PEM, for the configuration of logs.
 const ROOTS: &str = "roots.pem";
@@ -192,8 +193,8 @@ impl Roots {
     pub fn describe(&self) -> Vec<String> {
         let line = |name: &str, authority: &Authority| {
             let key = authority.key().kind();
-            let length = authority.certificates().len();
-            format!("{name:<8} {key:?}, {length} certificates up to the root")
+            let length = counted(authority.certificates().len(), "certificate");
+            format!("{name:<8} {key}, {length} up to the root")
         };
         vec![
             line("root-x1", &self.x1),

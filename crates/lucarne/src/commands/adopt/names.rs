@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use futures_util::StreamExt;
 use lucarne_ct::Roots;
 use lucarne_log::{ForeignLog, FsckOptions, FsckPosition, Repair, repair};
+use lucarne_net::counted;
 use lucarne_tlog::Tile;
 
 use super::findings::Findings;
@@ -68,7 +69,7 @@ pub(super) async fn write(
     }
     findings.right(
         "names",
-        &format!("{} names tiles were written", tiles.len()),
+        &format!("written: {}", counted(tiles.len(), "names tile")),
     );
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use lucarne_mint::CaDirectory;
 use lucarne_mint::store::Minter;
+use lucarne_net::counted;
 use lucarne_proxy::observe::Observer;
 use lucarne_proxy::{Admin, Proxy, ProxySettings, Trust, UpstreamRoutes};
 use prometheus_client::registry::Registry;
@@ -109,7 +110,11 @@ fn proxy(
 fn status(proxy: &Proxy) -> String {
     let totals = proxy.totals();
     let (open, requests) = (totals.open, totals.requests);
-    format!("{open} open connections, {requests} requests so far")
+    let (open, requests) = (
+        counted(open, "open connection"),
+        counted(requests, "request"),
+    );
+    format!("{open}, {requests} so far")
 }
 
 fn bind_all(places: &[Listen]) -> Result<Vec<TcpListener>> {

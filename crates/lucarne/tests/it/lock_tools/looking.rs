@@ -167,7 +167,7 @@ fn the_rounds_between_lock_and_checkpoint_are_shown() {
     assert_has(&said, "2 rounds of the journal (2 → 3 → 4)");
     let (code, said) = look(&site, &["journal", "list", "ill"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "2 → 3  1 entries");
+    assert_has(&said, "2 → 3  1 entry,");
     assert_has(&said, "signed, to be published");
     // Without the journal, the published checkpoint does not lead to the lock.
     let journal = site.data("ill").join(".lucarne/journal");
