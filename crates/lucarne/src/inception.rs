@@ -6,7 +6,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use jiff::civil::Date;
 use jiff::{Timestamp, tz::TimeZone};
-use lucarne_log::Log;
+use lucarne_log::{FoundCheckpoint, Log};
+use lucarne_net::counted;
 use lucarne_storage::{Lock, LockError};
 
 use crate::config::{LockPlace, LogSettings};
@@ -91,6 +92,38 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
         );
     }
     Log::unseen(&log.to_log_config()).await.with_context(of_log)
+}
+
+/// Checks that the data of a log that the lock contains are in their place.
+///
+/// # Errors
+/// If the place does not have a checkpoint of this log, or cannot be read. An interrupted creation
+/// has left a log without entries and without checkpoint, which the first start publishes.
+pub(crate) async fn has_data(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
+    let (name, place, config) = (&log.shortname.value, &log.data.value, log.to_log_config());
+    let verified = |note: &[u8]| FoundCheckpoint::read(note, &config).verified();
+    let note = lock.load(&config.key.log_id().0).await?;
+    let size = note.and_then(|note| verified(&note)).map_or(0, |it| it.0);
+    let exists = place.directory().is_none_or(|directory| directory.exists());
+    let published = if exists {
+        let assets = open::watched_assets(place).await?;
+        assets.get("checkpoint").await?
+    } else {
+        None
+    };
+    let is_there = match published {
+        Some(note) => verified(&note).is_some(),
+        None => exists && size == 0,
+    };
+    ensure!(
+        is_there,
+        "log `{name}`: {} has signed {}, but {place} does not have this log: correct \
+         `{}`, or restore the data (docs/how-to/disaster-recovery.md)",
+        lock.location(),
+        counted(size, "entry"),
+        log.key_path(place.key()),
+    );
+    Ok(())
 }
 
 /// Creates the log, which [is new](is_new), and its directory if necessary.

@@ -80,6 +80,7 @@ async fn log(settings: &LogSettings, place: &LockPlace, lock: &Arc<dyn Lock>) ->
     let of_cache = || format!("log `{name}`: cannot create its `cache`");
     let cache = || make_private_directory(&settings.cache.value).with_context(of_cache);
     if inception::exists(settings, lock.as_ref()).await? {
+        inception::has_data(settings, lock.as_ref()).await?;
         cache()?;
         return Ok(format!("kept log {name}"));
     }

@@ -38,6 +38,19 @@ fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
     assert_has(&said, "no problems");
     assert_has(&said, "1 root,");
     assert_has(&said, "is on the same file system");
+    // With another directory, the log is not kept.
+    let right = fs::read_to_string(log.configuration()).unwrap();
+    let line = right.lines().find(|line| line.contains("localdirectory:"));
+    let wrong = right.replace(line.unwrap(), "    localdirectory: elsewhere");
+    fs::write(log.configuration(), wrong).unwrap();
+    let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(
+        &said,
+        "has signed 0 entries, but elsewhere does not have this log",
+    );
+    assert_has(&said, "correct `logs[test].localdirectory`");
+    assert!(!said.contains("kept log") && !log.path().join("elsewhere").exists());
 }
 
 #[test]
