@@ -28,7 +28,7 @@
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
 //! | `metering`, `process_metrics`, `verification` | metrics of stores, process, signatures |
 //! | `otlp` | traces of submissions, and metrics, for an OpenTelemetry collector |
-//! | `logging`, `line_writer`, `output`, `causes` | log lines, output, and causes of errors |
+//! | `logging`, `journald`, `line_writer`, `output`, `causes` | log lines, output, and causes of errors |
 //! | `version` | version of the program and of its build |
 // These macros panic if the output is closed. `output` has the replacements.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -50,6 +50,7 @@ mod handover;
 mod hosting;
 mod inception;
 mod instances;
+mod journald;
 mod known;
 mod late;
 mod line_writer;

@@ -11,8 +11,9 @@ use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::journald::{self, Prioritized};
 use crate::line_writer::{DroppedLines, Flush, LineWriter};
-use crate::output::colours;
+use crate::output::{self, colours};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -37,6 +38,11 @@ impl Logging {
     /// If the filter is invalid, logging is already started, or the writer thread cannot be
     /// created.
     pub(crate) fn start(format: Format, filter: &str) -> anyhow::Result<Self> {
+        let journal = journald::is_behind(std::io::stderr());
+        output::set_lines(format, journal);
+        if format == Format::Json {
+            std::panic::set_hook(Box::new(|panic| errln!("{panic}")));
+        }
         let filter = parsed(filter).map_err(|error| {
             anyhow::anyhow!(
                 "--log (or LUCARNE_LOG) `{filter}`: {error}; write a level such as `info`, or \
@@ -50,10 +56,15 @@ impl Logging {
             .with_env_filter(filter)
             .with_writer(writer);
         let started = match format {
-            Format::Json => builder.json().flatten_event(true).try_init(),
+            Format::Json => builder
+                .json()
+                .flatten_event(true)
+                .map_event_format(|format| Prioritized { journal, format })
+                .try_init(),
             Format::Text => builder
                 .with_ansi(colours(&std::io::stderr()))
                 .with_target(false)
+                .map_event_format(|format| Prioritized { journal, format })
                 .try_init(),
         };
         started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;

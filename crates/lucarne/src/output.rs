@@ -9,11 +9,16 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lucarne_net::printable_lines;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use tracing::Level;
+
+use crate::journald::priority;
+use crate::logging::Format;
 
 /// Whether writing to standard output has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
@@ -34,9 +39,25 @@ macro_rules! err {
     ($($words:tt)*) => { $crate::output::print_error(format_args!($($words)*)) };
 }
 
-/// Prints a line on standard error.
+/// Prints an error on standard error, as a log line.
 macro_rules! errln {
-    ($($words:tt)*) => { $crate::output::print_error_line(format_args!($($words)*)) };
+    ($($words:tt)*) => {
+        $crate::output::print_log_line(tracing::Level::ERROR, format_args!($($words)*))
+    };
+}
+
+/// Prints a warning on standard error, as a log line.
+macro_rules! warnln {
+    ($($words:tt)*) => {
+        $crate::output::print_log_line(tracing::Level::WARN, format_args!($($words)*))
+    };
+}
+
+/// Prints a note on standard error, as a log line.
+macro_rules! noteln {
+    ($($words:tt)*) => {
+        $crate::output::print_log_line(tracing::Level::INFO, format_args!($($words)*))
+    };
 }
 
 /// Prints on standard output. The text may come from a server or from a file, so its control
@@ -70,8 +91,37 @@ pub(crate) fn clear_line() {
     let _ = io::stderr().lock().write_all(b"\r\x1b[K");
 }
 
-pub(crate) fn print_error_line(words: Arguments<'_>) {
-    print_error(format_args!("{words}\n"));
+/// Form of log lines, and whether they need a priority for the journal.
+static LINES: OnceLock<(Format, bool)> = OnceLock::new();
+
+/// Sets the form of the lines on standard error. Only the first call has an effect.
+pub(crate) fn set_lines(format: Format, journal: bool) {
+    let _ = LINES.set((format, journal));
+}
+
+/// Prints a line on standard error in the form of log lines. The filter of log lines does not
+/// apply, and the line does not wait in the queue, so that the last line of a process is printed.
+pub(crate) fn print_log_line(level: Level, words: Arguments<'_>) {
+    let (format, journal) = LINES.get().copied().unwrap_or_default();
+    let text = log_line(level, &words.to_string(), format, journal);
+    print_error(format_args!("{text}\n"));
+}
+
+fn log_line(level: Level, text: &str, format: Format, journal: bool) -> String {
+    let text = match format {
+        Format::Text => text.to_owned(),
+        Format::Json => serde_json::json!({
+            "timestamp": jiff::Timestamp::now().to_string(),
+            "level": level.as_str(),
+            "message": text,
+        })
+        .to_string(),
+    };
+    if !journal {
+        return text;
+    }
+    let prioritized = |line| format!("<{}>{line}", priority(level));
+    text.lines().map(prioritized).collect::<Vec<_>>().join("\n")
 }
 
 fn note(written: io::Result<()>) {
@@ -115,6 +165,25 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_line_of_a_process_has_the_form_of_the_others() {
+        let text = "lucarne: a\u{2028}b:\n  c";
+        let line = |format, journal| log_line(Level::ERROR, text, format, journal);
+        assert_eq!(line(Format::Text, false), text);
+        let journal = "<3>lucarne: a\u{2028}b:\n<3>  c";
+        assert_eq!(line(Format::Text, true), journal);
+        let json = line(Format::Json, true);
+        let json = json.strip_prefix("<3>").unwrap();
+        assert!(!json.contains('\n'), "{json}");
+        let json: serde_json::Value = serde_json::from_str(&printable_lines(json)).unwrap();
+        assert_eq!(
+            (&json["level"], &json["message"]),
+            (&"ERROR".into(), &text.into())
+        );
+        let at = json["timestamp"].as_str().unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok(), "{at}");
+    }
 
     #[test]
     fn no_color_forbids_colours() {

@@ -96,7 +96,7 @@ impl Signals {
                 if let Wish::Stop(name) = wish
                     && first.elapsed() > ONE_WISH
                 {
-                    errln!("second {name}: exiting at once");
+                    warnln!("second {name}: exiting at once");
                     std::process::exit(IMPATIENT);
                 }
             }

@@ -27,11 +27,11 @@ pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
     let minter = Minter::new(authority, Arc::new(store), MintOptions::default())?;
     let verb = if made { "created" } else { "found" };
     let place = ca.certificate_file();
-    errln!(
+    noteln!(
         "{verb} the CA of --testcert, for tests alone: {}\n",
         place.display()
     );
-    errln!("{}", ca.trust_hints());
+    noteln!("{}", ca.trust_hints());
     let minter = Arc::new(minter);
     Ok(Tls::by_name(move |name| {
         let minter = Arc::clone(&minter);

@@ -27,7 +27,7 @@ fn make_or_read(file: &Path) -> Result<LogKey> {
     match make(file) {
         Ok(key) => {
             let file = file.display();
-            errln!("created {file}; keep it secret, and keep a copy: the log is lost without it");
+            noteln!("created {file}; keep it secret, and keep a copy: the log is lost without it");
             Ok(key)
         }
         Err(error) if is_already_there(&error) && !file.exists() => Err(anyhow::anyhow!(
@@ -39,7 +39,7 @@ fn make_or_read(file: &Path) -> Result<LogKey> {
             let key = read_key(file).map_err(|why| {
                 anyhow::anyhow!("{} exists and {why}; nothing was changed", file.display())
             })?;
-            errln!(
+            noteln!(
                 "{} exists and was not changed; this is its key",
                 file.display()
             );

@@ -82,7 +82,7 @@ fn read(options: &Options) -> Result<Config, Report> {
         return Err(of_flags);
     }
     for line in report.warning_lines() {
-        errln!("warning: {line}");
+        warnln!("warning: {line}");
     }
     if config.listen.is_empty() {
         config

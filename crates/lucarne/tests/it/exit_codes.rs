@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use lucarne_testkit::{Bucket, Place, free_port};
+use lucarne_testkit::{Bucket, Launch, Place, free_port, temp_dir};
 
 use crate::common::site::Site;
-use crate::common::{EVENT_TIMEOUT, assert_has, edit, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, edit, pki, run, submission};
 
 /// The arguments of `ExecStartPre=` in docs/how-to/lucarne.service, with a test's configuration.
 fn before_start() -> Vec<&'static str> {
@@ -25,6 +25,33 @@ fn before_start() -> Vec<&'static str> {
 fn check(site: &Site) -> (i32, i32, String) {
     let (code, said) = site.lucarne(&["check"]);
     (code, site.lucarne(&before_start()).0, said)
+}
+
+/// A collector of JSON lines also reads why a service does not start.
+#[test]
+fn the_last_line_of_a_service_is_json_like_the_others() {
+    let directory = temp_dir();
+    fs::write(directory.path().join("wrong.yaml"), "listne: a\n").unwrap();
+    for arguments in [
+        &["serve", "-c", "missing.yaml"][..],
+        &["serve", "-c", "wrong.yaml"],
+        &["proxy", "--no-ui", "-c", "wrong.yaml"],
+        &["signer", "-c", "missing.yaml"],
+        &["serve", "--log", "verbos"],
+    ] {
+        let arguments = [arguments, &["--log-format", "json"]].concat();
+        let launch = Launch::new(LUCARNE).args(&arguments);
+        let output = launch.directory(directory.path()).run().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let lines = String::from_utf8(output.stderr).unwrap();
+        assert!(!lines.is_empty(), "{arguments:?}");
+        for line in lines.lines() {
+            let json: serde_json::Value = serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{arguments:?}: {line}: {error}"));
+            assert_eq!(json["level"], "ERROR", "{line}");
+            assert!(json["message"].is_string(), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Report {
             clear_line();
             err!("{line}");
         } else {
-            errln!("{line}");
+            noteln!("{line}");
         }
     }
 

@@ -109,7 +109,7 @@ fn obey_signals(running: &Running, listens: Sender<()>) {
         }
     });
     if let Err(error) = listening {
-        errln!("lucarne: cannot listen for signals, so a signal ends the test at once: {error:#}");
+        warnln!("lucarne: cannot listen for signals, so a signal ends the test at once: {error:#}");
     }
 }
 
@@ -123,7 +123,7 @@ fn stop(running: &Running, name: &str, count: u32) {
     };
     // On a terminal, the live view shows this message.
     if cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
-        errln!("{name}: {what}");
+        noteln!("{name}: {what}");
     }
     running.stop();
     if count == 2 {

@@ -39,7 +39,7 @@ pub(super) fn quick(options: &Options) -> ExitCode {
 fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     let (plan, report) = Plan::read(&options.plan, &lucarne_scenarios::scenarios());
     for line in report.warning_lines() {
-        errln!("warning: {line}");
+        warnln!("warning: {line}");
     }
     let Some(mut plan) = plan else {
         for line in report.problem_lines() {
@@ -49,7 +49,7 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     };
     if let Some(length) = length {
         for raised in plan.quicken(length) {
-            errln!("quick: {raised}");
+            noteln!("quick: {raised}");
         }
     }
     let seed = options.settings.seed(plan.seed);
