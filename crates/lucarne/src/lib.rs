@@ -11,7 +11,7 @@
 //! | item | contents |
 //! |---|---|
 //! | [`run`] | runs a command |
-//! | [`cli`], [`single_dash`], [`usage`] | the command line, also with the flags of Go programs |
+//! | [`cli`], [`examples`], [`single_dash`], [`usage`] | the command line, also with the flags of Go programs |
 //! | `commands` | one module for each command |
 //! | [`config`] | the settings from a YAML file or from flags |
 //! | `open`, `late` | data, locks and keys, opened when a log needs them |
@@ -46,6 +46,7 @@ mod creation;
 mod describe;
 mod descriptors;
 pub mod documentation;
+pub mod examples;
 mod handover;
 mod hosting;
 mod inception;
@@ -82,7 +83,6 @@ mod without_otlp;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use cli::{Cli, Command};
 use commands::journal::Journal;
 use commands::lock::options::Lock;
@@ -137,7 +137,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Lint(options) => commands::lint::run(options),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
-        Command::Generate(generate) => commands::generate::run(generate, Cli::command()),
+        Command::Generate(generate) => commands::generate::run(generate, examples::command_line()),
     }
 }
 

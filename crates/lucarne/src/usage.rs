@@ -1,18 +1,51 @@
 //! Parsing of the command line, with advice about configuration files.
 
 use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Error, Parser};
+use clap::{CommandFactory, Error, FromArgMatches};
 
 use crate::cli::Cli;
+use crate::examples::command_line;
+use crate::logging::Format;
+use crate::output;
 
 /// Parses the arguments. Prints an error of usage, or the requested help, and exits.
 pub fn parse(arguments: &[OsString]) -> Cli {
-    match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
-        Err(error) => advised(error, arguments).exit(),
+    let matches = command_line().try_get_matches_from(arguments);
+    let error = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => return cli,
+        Err(error) => advised(in_words(error), arguments),
+    };
+    if error.use_stderr() && wants_json(arguments) {
+        output::set_lines(Format::Json, false);
+        errln!("{}", error.to_string().trim_end());
+        std::process::exit(error.exit_code());
     }
+    error.exit()
+}
+
+/// Returns whether the arguments request JSON lines. The arguments may be invalid.
+fn wants_json(arguments: &[OsString]) -> bool {
+    let words = arguments.iter();
+    let mut pairs = words.clone().zip(words.clone().skip(1));
+    pairs.any(|(flag, value)| flag == "--log-format" && value == "json")
+        || arguments.iter().any(|word| word == "--log-format=json")
+}
+
+/// Replaces the reason of the standard library why a text is not a number.
+fn in_words(error: Error) -> Error {
+    let source = std::error::Error::source(&error);
+    let number = match source {
+        Some(source) if source.is::<ParseIntError>() => "expected a whole number",
+        Some(source) if source.is::<ParseFloatError>() => "expected a number",
+        _ => return error,
+    };
+    let reason = source.map(ToString::to_string).unwrap_or_default();
+    let text = error.to_string().replace(&reason, number);
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    Error::raw(error.kind(), text)
 }
 
 /// Adds advice to the error about an argument that may be the configuration file. Commands read
@@ -39,4 +72,33 @@ fn reads_configuration(arguments: &[OsString]) -> bool {
     }
     let mut options = command.get_arguments();
     options.any(|option| option.get_long() == Some("config"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_not_a_number_is_refused_in_words() {
+        for (flag, value) in [("--rate", "many"), ("--rate", ""), ("--instances", "1.5")] {
+            let words = ["lucarne", "demo", flag, value];
+            let error = command_line().try_get_matches_from(words).unwrap_err();
+            let text = in_words(error).to_string();
+            let begin = format!("error: invalid value '{value}' for '{flag} <");
+            assert!(text.starts_with(&begin), "{text}");
+            assert!(text.contains(">': expected a whole number\n"), "{text}");
+            assert!(text.ends_with("try '--help'.\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_recognized_in_invalid_arguments() {
+        let wants = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            wants_json(&words)
+        };
+        assert!(wants("lucarne serve --log-format json --bogus"));
+        assert!(wants("lucarne serve --bogus --log-format=json"));
+        assert!(!wants("lucarne serve --log-format text json"));
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(generate: &Generate, cli: Command) -> ExitCode {
     let result = match generate {
         Generate::Man { directory } => write_pages(cli, directory),
         Generate::Completions { shell } => {
-            print_script(cli, *shell);
+            print_script(&cli, *shell);
             Ok(())
         }
     };
@@ -81,7 +81,23 @@ fn write_page(command: &Command, directory: &Path) -> Result<()> {
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn print_script(mut cli: Command, shell: Shell) {
+/// Copies a command without its hidden arguments and subcommands. Scripts only need names, values
+/// and descriptions.
+fn visible(command: &Command) -> Command {
+    let name = command.get_name().to_owned();
+    let about = command.get_about().cloned().unwrap_or_default();
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let inner = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let copy = Command::new(name).about(about).args(args.cloned());
+    let copy = copy.subcommands(inner.map(visible));
+    match command.get_version() {
+        Some(_) => copy.version(VERSION),
+        None => copy,
+    }
+}
+
+fn print_script(cli: &Command, shell: Shell) {
+    let mut cli = visible(cli);
     let shell = match shell {
         Shell::Bash => aot::Shell::Bash,
         Shell::Zsh => aot::Shell::Zsh,

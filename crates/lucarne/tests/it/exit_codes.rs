@@ -38,6 +38,7 @@ fn the_last_line_of_a_service_is_json_like_the_others() {
         &["proxy", "--no-ui", "-c", "wrong.yaml"],
         &["signer", "-c", "missing.yaml"],
         &["serve", "--log", "verbos"],
+        &["serve", "--bogus"],
     ] {
         let arguments = [arguments, &["--log-format", "json"]].concat();
         let launch = Launch::new(LUCARNE).args(&arguments);

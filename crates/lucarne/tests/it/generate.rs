@@ -4,17 +4,21 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use clap::CommandFactory;
-use lucarne::cli::Cli;
 use lucarne_testkit::temp_dir;
 
 use crate::common::{assert_has, lucarne};
 
 /// Returns the command line with all global flags and names, without the commands `help`.
 fn command_line() -> clap::Command {
-    let mut cli = Cli::command().disable_help_subcommand(true);
+    let mut cli = lucarne::examples::command_line().disable_help_subcommand(true);
     cli.build();
     cli
+}
+
+/// Returns the name of a command below `lucarne`.
+fn named(command: &clap::Command) -> String {
+    let name = command.get_bin_name().unwrap_or_default();
+    name.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
 /// Asserts that the page of a command has its flags, and that each subcommand has a page. Returns
@@ -30,6 +34,9 @@ fn assert_pages(command: &clap::Command, directory: &Path) -> usize {
         if let Some(flag) = argument.get_long() {
             assert!(page.contains(&format!("--{flag}")), "{name}.1: --{flag}");
         }
+    }
+    if !command.has_subcommands() {
+        assert_has(&page, &format!("Examples:\n  lucarne {}", named(command)));
     }
     let mut pages = 1;
     for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -72,6 +79,9 @@ fn completion_scripts_have_every_command() {
             assert!(script.contains(name), "{shell} has no `{name}`");
         }
         assert_has(&script, "log-format");
+        for hidden in ["db-host", "slog-level", "num-mmd-verifiers"] {
+            assert!(!script.contains(hidden), "{shell} has `{hidden}`");
+        }
         let file = directory.path().join(shell);
         fs::write(&file, script).unwrap();
         // Fish and zsh are missing on many machines.
