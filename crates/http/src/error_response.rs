@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::{Code, Rejection};
 use lucarne_log::{Lane, SubmitError};
 use lucarne_net::RequestId;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::budget::{Exhausted, MAX_WAITING_EACH};
 use crate::error_page::PATH;
@@ -18,8 +18,8 @@ use crate::reply::{Response, plain, value};
 ///
 /// `error` is the kind of problem as a sentence, `code` is the kind as a stable code for programs.
 /// `certificate_index` counts from the leaf and is null if no certificate caused the error.
-/// `detail` states the found value and the accepted values. `help` is the entry of the code on the
-/// page of all errors, relative to the prefix of the log.
+/// `detail` states the found value and the accepted values. `help` is the URL of the code on the
+/// page of all errors.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     status: StatusCode,
@@ -30,14 +30,12 @@ pub(crate) struct ErrorResponse {
     request: Option<RequestId>,
 }
 
-/// Code of an error, as an extension of its response: the metrics count responses by code.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ErrorCode(pub(crate) &'static str);
-
-#[derive(Debug, Serialize)]
-struct ErrorBody {
+/// Body of an error, as an extension of its response. The metrics count responses by code, and
+/// [`link`] writes the body when the log of the request is known.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ErrorBody {
     error: &'static str,
-    code: &'static str,
+    pub(crate) code: &'static str,
     certificate_index: Option<usize>,
     detail: String,
 }
@@ -47,16 +45,17 @@ struct ErrorBody {
 struct LinkedError<'a> {
     #[serde(flatten)]
     body: &'a ErrorBody,
-    help: Help,
+    help: String,
 }
 
-/// Link to a code on the page of all errors.
-struct Help(&'static str);
-
-impl Serialize for Help {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{PATH}#{}", self.0))
-    }
+/// Writes the body of a refusal. `prefix` is the URL with the page of all errors.
+pub(crate) fn link(response: &mut Response, prefix: &str) {
+    let Some(body) = response.extensions().get::<ErrorBody>() else {
+        return;
+    };
+    let help = format!("{prefix}{PATH}#{}", body.code);
+    let json = serde_json::to_vec(&LinkedError { body, help }).unwrap_or_default();
+    *response.body_mut() = json.into();
 }
 
 impl ErrorResponse {
@@ -145,14 +144,10 @@ impl ErrorResponse {
         error
     }
 
+    /// Creates the response without its body, which [`link`] adds.
     pub(crate) fn into_response(self) -> Response {
-        let linked = LinkedError {
-            body: &self.body,
-            help: Help(self.body.code),
-        };
-        let json = serde_json::to_vec(&linked).unwrap_or_default();
-        let mut response = plain(self.status, &value::JSON, &value::NO_STORE, json);
-        response.extensions_mut().insert(ErrorCode(self.body.code));
+        let mut response = plain(self.status, &value::JSON, &value::NO_STORE, "");
+        response.extensions_mut().insert(self.body);
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -248,18 +243,20 @@ impl From<SubmitError> for ErrorResponse {
 mod tests {
     use super::*;
 
-    fn body(response: &Response) -> &str {
+    fn body(response: &mut Response) -> &str {
+        link(response, "https://log.example/a/");
         std::str::from_utf8(response.body().bytes()).unwrap()
     }
 
     #[test]
     fn a_rejection_keeps_its_code_and_certificate() {
         let rejection = Rejection::of(1, Code::WrongOrder, "the issuer is \"X\"");
-        let response = ErrorResponse::from(SubmitError::Rejected(rejection)).into_response();
+        let rejected = ErrorResponse::from(SubmitError::Rejected(rejection));
+        let mut response = rejected.into_response();
         assert_eq!(response.status(), 400);
         assert_eq!(
-            body(&response),
-            r#"{"error":"the submission was refused","code":"wrong_order","certificate_index":1,"detail":"the issuer is \"X\"","help":"errors#wrong_order"}"#
+            body(&mut response),
+            r#"{"error":"the submission was refused","code":"wrong_order","certificate_index":1,"detail":"the issuer is \"X\"","help":"https://log.example/a/errors#wrong_order"}"#
         );
     }
 
@@ -270,11 +267,11 @@ mod tests {
                 lane,
                 retry_after_seconds: 0,
             };
-            let response = ErrorResponse::from(error).into_response();
+            let mut response = ErrorResponse::from(error).into_response();
             assert_eq!(response.status(), 503);
             assert_eq!(response.headers()[RETRY_AFTER], "1");
             let code = format!(r#""code":"{code}","certificate_index":null"#);
-            assert!(body(&response).contains(&code));
+            assert!(body(&mut response).contains(&code));
         }
     }
 

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::error_response::ErrorCode;
+use crate::error_response::ErrorBody;
 use crate::reply::Response;
 
 /// The kinds of requests that metrics distinguish.
@@ -253,8 +253,8 @@ impl LogMetrics {
     pub(crate) fn note_response(&self, endpoint: Endpoint, response: &Response, start: Instant) {
         let sent = response.body().len();
         self.note(endpoint, response.status(), start.elapsed(), sent);
-        if let Some(code) = response.extensions().get::<ErrorCode>() {
-            self.note_refusal(code.0);
+        if let Some(refused) = response.extensions().get::<ErrorBody>() {
+            self.note_refusal(refused.code);
         }
     }
 

@@ -28,7 +28,9 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
 use crate::trace::Tracer;
-use crate::{error_page, health, logjson, metrics, pages, request_head, robots, submission};
+use crate::{
+    error_page, error_response, health, logjson, metrics, pages, request_head, robots, submission,
+};
 
 /// The endpoints that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -179,14 +181,13 @@ impl Site {
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
         let head = parts.method == Method::HEAD;
+        let table = self.table.load_full();
         if let Err(refused) = request_head::check(&parts, &body) {
-            let response = refused.into_response();
-            let response = if head { headed(response) } else { response };
+            let response = complete(refused.into_response(), head, table.any());
             self.elsewhere
                 .note_response(Endpoint::Unknown, &response, start);
             return response;
         }
-        let table = self.table.load_full();
         let found = match endpoints {
             EndpointSet::Operations => None,
             _ => table.find(&parts),
@@ -216,7 +217,8 @@ impl Site {
             }
             Err(refused) => (None, refused.into_response()),
         };
-        let mut response = if head { headed(response) } else { response };
+        let of = found.map(|(served, _)| served).or(table.any());
+        let mut response = complete(response, head, of);
         if let Some(passage) = passage {
             passage.pay(&mut response);
         }
@@ -251,4 +253,12 @@ impl Site {
             _ => pages::index(table.logs()),
         }
     }
+}
+
+/// Completes a response: links a refusal to the page of all errors of `log`, and removes the body
+/// of a response to HEAD.
+fn complete(mut response: Response, head: bool, log: Option<&ServedLog>) -> Response {
+    let prefix = log.map_or("/", |served| served.log.config().submission_prefix.as_str());
+    error_response::link(&mut response, prefix);
+    if head { headed(response) } else { response }
 }

@@ -28,6 +28,11 @@ impl Table {
         listed.map(|served| &*served.log)
     }
 
+    /// Returns a log for links of the site itself, if any.
+    pub(super) fn any(&self) -> Option<&ServedLog> {
+        self.logs.first().map(|served| &**served)
+    }
+
     /// Returns the log and the resource of a request. `None` for a path of the site itself, and for
     /// an unknown path.
     pub(super) fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
