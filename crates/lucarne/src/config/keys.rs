@@ -140,8 +140,8 @@ const FOREIGN_LOG: &[(&str, &str)] = &[(
 pub(super) const IGNORED_TOP: Advised = &[
     (
         "acme",
-        "is ignored: Lucarne does not request certificates. Use any ACME client and configure the \
-         files in `tls`, or terminate TLS in front; until then, the addresses in `listen` are \
+        "is ignored: Lucarne does not request certificates. Use certbot (docs/how-to/tls.md) or \
+         another ACME client and configure the files in `tls`, or terminate TLS in front; until then, the addresses in `listen` are \
          served without TLS",
     ),
     (

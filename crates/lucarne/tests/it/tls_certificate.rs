@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use lucarne_mint::{LeafOptions, Time, pem};
 
@@ -78,5 +80,36 @@ fn the_end_of_the_certificate_is_reported() {
         expiry() > before
     }));
     assert_has(&read("/health"), "the certificate is valid until ");
+
+    // As certbot renews it.
+    let renewed = log.path().join("live");
+    fs::create_dir(&renewed).unwrap();
+    certificate(&renewed, -1, 120);
+    let pem = fs::read_to_string(renewed.join("tls.pem")).unwrap();
+    let (chain, key) = pem.split_at(pem.find("-----BEGIN PRIVATE KEY").unwrap());
+    fs::write(renewed.join("fullchain.pem"), chain).unwrap();
+    lucarne_testkit::write_secret(renewed.join("privkey.pem"), key);
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/certbot/deploy-hook");
+    let file = log.path().join("tls.pem");
+    let before = (expiry(), fs::read(&file).unwrap());
+    let run_hook = |lineage: &Path| {
+        let mut command = Command::new(&hook);
+        command.arg(&file).env("RENEWED_LINEAGE", lineage);
+        command.output().unwrap()
+    };
+    let failed = run_hook(log.path());
+    assert!(!failed.status.success(), "{failed:?}");
+    assert_eq!(fs::read(&file).unwrap(), before.1);
+    let done = run_hook(&renewed);
+    assert!(done.status.success(), "{done:?}");
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    run(eventually(
+        "the renewed certificate is served",
+        async || expiry() > before.0,
+    ));
+    let left = fs::read_dir(log.path()).unwrap();
+    let mut left = left.map(|entry| entry.unwrap().file_name());
+    assert!(!left.any(|name| name.to_string_lossy().starts_with(".tls.")));
     server.stop(EVENT_TIMEOUT).unwrap();
 }
