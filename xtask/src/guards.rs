@@ -1,21 +1,21 @@
 //! `cargo xtask guards`: shows that the tests of each guard of the protocol fail without the guard,
 //! and that no other tests fail.
 //!
-//! `crates/storage/src/guards.rs` defines the guards. The guards can be disabled only in a build
-//! with `--cfg lucarne_guards`. For this build, cargo calls xtask as the wrapper of the compiler
-//! for the crates of the workspace, so their dependencies are not built again. The output goes to
-//! `target/guards`, apart from all other builds.
+//! A patch in `xtask/guards` removes a guard. The command applies the patches one after the other
+//! to a copy of the sources in `target/guards`, so that the product has no switch for a guard.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::process::{Command, ExitCode, Stdio};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::programs::{self, Program};
-use crate::root;
-use crate::step::cargo;
+use crate::step::{cargo, check};
+use crate::{files, root};
 
 /// Each guard, and the tests that fail without it.
 const GUARDS: [(&str, &[&str]); 9] = [
@@ -66,29 +66,17 @@ const GUARDS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Environment variable with which this program runs in the compiler's place.
-const AS_COMPILER: &str = "LUCARNE_XTASK_AS_COMPILER";
-
 /// Maximum time of the tests of one run.
 const TESTS_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Runs the compiler if cargo has called this program in its place, and returns the exit code.
-pub(crate) fn as_compiler() -> Option<ExitCode> {
-    std::env::var_os(AS_COMPILER)?;
-    let mut arguments = std::env::args_os().skip(1);
-    let mut compiler = Command::new(arguments.next()?);
-    compiler.args(arguments).args(["--cfg", "lucarne_guards"]);
-    let status = compiler.status();
-    let succeeded = status.is_ok_and(|status| status.success());
-    Some(if succeeded {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-pub(crate) fn run() -> Result<()> {
-    let programs = programs::built(&mut build()?)?;
+/// Runs the tests with all guards, then without each guard in turn, or without each of `names`.
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    let known = |name: &String| GUARDS.iter().any(|(guard, _)| guard == name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        bail!("no guard is called `{name}`: xtask/guards has a patch for each");
+    }
+    let sources = root().join("target/guards/sources");
+    copy_sources(&sources)?;
     let all: BTreeSet<&str> = GUARDS
         .iter()
         .flat_map(|(_, tests)| *tests)
@@ -96,29 +84,15 @@ pub(crate) fn run() -> Result<()> {
         .collect();
     println!("{} tests, without each guard in turn:\n", all.len());
     println!("| without | fail | pass | |\n|---|---|---|---|");
-    let mut wrong = Vec::new();
-    let nothing: (&str, &[&str]) = ("", &[]);
-    for (guard, expected) in std::iter::once(nothing).chain(GUARDS) {
-        let start = Instant::now();
-        let failed = failed(&programs, guard, &all)?;
-        let expected: BTreeSet<&str> = expected.iter().copied().collect();
-        let name = if guard.is_empty() { "none" } else { guard };
-        let (count, took) = (failed.len(), start.elapsed().as_secs_f64());
-        let verdict = if failed == expected {
-            "as it must be"
-        } else {
-            "WRONG"
-        };
-        let passed = all.len() - count;
-        println!("| {name} | {count} | {passed} | {verdict}, {took:.0} s |");
-        for test in failed.symmetric_difference(&expected) {
-            let what = if failed.contains(test) {
-                "fails"
-            } else {
-                "passes"
-            };
-            wrong.push(format!("without {name}, `{test}` {what}"));
-        }
+    let mut wrong = verdict("nothing", &failed(&sources, &all)?, &[], &all);
+    let chosen = GUARDS
+        .iter()
+        .filter(|(guard, _)| names.is_empty() || names.iter().any(|name| name == guard));
+    for (guard, expected) in chosen {
+        apply(&sources, guard, &[])?;
+        let failed = failed(&sources, &all);
+        apply(&sources, guard, &["--reverse"])?;
+        wrong.extend(verdict(guard, &failed?, expected, &all));
     }
     if wrong.is_empty() {
         Ok(())
@@ -127,43 +101,91 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// Returns the command that builds the programs with these tests.
-fn build() -> Result<Command> {
-    let mut build =
-        cargo("test -p lucarne-storage -p lucarne-log --lib --test it --locked --no-run");
-    let here = std::env::current_exe().context("finding the path of this program")?;
-    build
-        .env("RUSTC_WORKSPACE_WRAPPER", here)
-        .env(AS_COMPILER, "1")
-        .env("CARGO_BUILD_BUILD_DIR", root().join("target"))
-        .env("CARGO_TARGET_DIR", root().join("target/guards"));
-    Ok(build)
+/// Prints a row of the table, and returns the differences from the expected failures.
+fn verdict(
+    guard: &str,
+    failed: &BTreeSet<&str>,
+    expected: &[&str],
+    all: &BTreeSet<&str>,
+) -> Vec<String> {
+    let expected: BTreeSet<&str> = expected.iter().copied().collect();
+    let verdict = if *failed == expected {
+        "as expected"
+    } else {
+        "WRONG"
+    };
+    let passed = all.len() - failed.len();
+    println!("| {guard} | {} | {passed} | {verdict} |", failed.len());
+    let differences = failed.symmetric_difference(&expected);
+    let wrong = differences.map(|test| {
+        let verb = if failed.contains(test) {
+            "fails"
+        } else {
+            "passes"
+        };
+        format!("without {guard}, `{test}` {verb}")
+    });
+    wrong.collect()
 }
 
-/// Returns the tests that do not pass without this guard.
-fn failed<'t>(
-    programs: &[Program],
-    guard: &str,
-    tests: &BTreeSet<&'t str>,
-) -> Result<BTreeSet<&'t str>> {
+/// Copies the files of the work tree. Equal files stay, so that cargo does not build them again.
+fn copy_sources(to: &Path) -> Result<()> {
+    for name in files::with(&[])? {
+        let (from, to) = (root().join(&name), to.join(&name));
+        let bytes = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
+        if fs::read(&to).is_ok_and(|old| old == bytes) {
+            continue;
+        }
+        let created = fs::create_dir_all(to.parent().unwrap_or(&to));
+        let written = created.and_then(|()| fs::write(&to, bytes));
+        written.with_context(|| format!("writing {}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Applies the patch of a guard to the copy of the sources.
+fn apply(sources: &Path, guard: &str, flags: &[&str]) -> Result<()> {
+    let mut git = Command::new("git");
+    // Without a repository, git changes exactly the files below this directory.
+    git.current_dir(sources)
+        .env("GIT_CEILING_DIRECTORIES", root().join("target/guards"))
+        .arg("apply")
+        .args(flags)
+        .arg(patch(guard));
+    check(&mut git).context("the patch must follow the code that it changes")
+}
+
+fn patch(guard: &str) -> PathBuf {
+    root().join(format!("xtask/guards/{guard}.patch"))
+}
+
+/// Builds the programs with these tests, and returns the tests that do not pass.
+fn failed<'t>(sources: &Path, tests: &BTreeSet<&'t str>) -> Result<BTreeSet<&'t str>> {
+    let mut build =
+        cargo("test -p lucarne-storage -p lucarne-log --lib --test it --locked --no-run");
+    build
+        .current_dir(sources)
+        .env("CARGO_TARGET_DIR", root().join("target/guards"));
     let mut passed = BTreeSet::new();
-    for program in programs {
-        let mut command = program.command();
-        command.arg("--exact").args(tests).stdin(Stdio::null());
-        match guard {
-            "" => command.env_remove("LUCARNE_WITHOUT"),
-            guard => command.env("LUCARNE_WITHOUT", guard),
-        };
-        let said = said(&mut command)?;
-        let lines = said.lines().filter_map(|line| line.strip_prefix("test "));
-        let names = lines.filter_map(|line| line.strip_suffix(" ... ok"));
-        passed.extend(names.filter_map(|name| tests.get(name)).copied());
+    for program in programs::built(&mut build)? {
+        passed.extend(passing(&program, tests)?);
     }
     Ok(tests.difference(&passed).copied().collect())
 }
 
+/// Returns the tests that pass in a program.
+fn passing<'t>(program: &Program, tests: &BTreeSet<&'t str>) -> Result<Vec<&'t str>> {
+    let mut command = program.command();
+    command.arg("--exact").args(tests).stdin(Stdio::null());
+    let output = output(&mut command)?;
+    let lines = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"));
+    Ok(lines.filter_map(|name| tests.get(name)).copied().collect())
+}
+
 /// Returns the output of the command, which is killed after its maximum time.
-fn said(command: &mut Command) -> Result<String> {
+fn output(command: &mut Command) -> Result<String> {
     let mut output =
         tempfile::NamedTempFile::new().context("creating a file for the output of tests")?;
     let file = output
@@ -193,15 +215,22 @@ fn starting(program: &OsStr) -> String {
 mod tests {
     use super::*;
 
+    /// A patch that no longer applies protects nothing.
     #[test]
-    fn every_guard_has_tests_that_fail_without_it() {
-        let source = include_str!("../../crates/storage/src/guards.rs");
-        let names = source.lines().filter_map(|line| line.split_once(" => \""));
-        let names: Vec<_> = names
-            .filter_map(|(_, name)| name.strip_suffix("\","))
+    fn every_guard_has_tests_and_a_patch_that_applies() {
+        let patches = fs::read_dir(root().join("xtask/guards")).unwrap();
+        let patches: BTreeSet<_> = patches
+            .map(|file| file.unwrap().path())
+            .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
             .collect();
-        let listed: Vec<_> = GUARDS.iter().map(|(guard, _)| *guard).collect();
-        assert_eq!(names, listed);
-        assert!(GUARDS.iter().all(|(_, tests)| !tests.is_empty()));
+        let listed: BTreeSet<_> = GUARDS
+            .iter()
+            .map(|(guard, _)| (*guard).to_owned())
+            .collect();
+        assert_eq!(patches, listed);
+        for (guard, tests) in GUARDS {
+            assert!(!tests.is_empty());
+            apply(root(), guard, &["--check"]).unwrap();
+        }
     }
 }

@@ -42,8 +42,8 @@ Commands:
   fuzz [--seconds N] [TARGET...]
                         fuzz the targets of fuzz/targets (all, unless named), each for
                         N seconds [default: all of them share a minute]
-  guards                take each guard of the protocol away in turn, in a build of
-                        its own, and show that its tests fail and no others do
+  guards [NAME...]      apply each patch of xtask/guards (all, unless named) to a copy
+                        of the sources, and show that its tests fail and no others do
   torture [--minutes N] [--seed S]
                         faults upon a log at work, one after the other, for N minutes
                         [default: 10]: killed at calls, calls that fail, power cuts,
@@ -66,9 +66,6 @@ Commands:
 ";
 
 fn main() -> ExitCode {
-    if let Some(code) = guards::as_compiler() {
-        return code;
-    }
     match run(std::env::args().skip(1).collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -88,7 +85,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             let (each, targets) = fuzz_arguments(rest)?;
             fuzz::run(each, targets)
         }
-        "guards" if rest.is_empty() => guards::run(),
+        "guards" => guards::run(rest),
         "torture" => {
             let (minutes, seed) = torture_arguments(rest)?;
             torture::run(minutes, seed)

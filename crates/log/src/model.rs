@@ -24,7 +24,7 @@
 //! - certificates that are too young to be among the missing entries of the index.
 //!
 //! The absence of a violation proves nothing if the model cannot find violations. The model must
-//! therefore find a violation if any single guard of `lucarne_storage::guards` is removed, or any
+//! therefore find a violation if any single [`Guard`] is removed, or any
 //! single [`InstanceRule`].
 
 mod checker;
@@ -35,16 +35,13 @@ mod instance;
 mod member;
 mod place;
 mod protocol;
-mod steps;
 mod world;
 
 use std::time::Instant;
 
-use lucarne_storage::guards::Guard;
-
 use self::checker::{Explored, Machine, explore};
 use self::cluster::ClusterBounds;
-use self::protocol::{InstanceRule, Protocol};
+use self::protocol::{Guard, InstanceRule, Protocol};
 use self::world::{Bounds, Invariant};
 
 const IN_BUCKET: Protocol = Protocol {
@@ -232,7 +229,7 @@ fn missed(guard: Guard) -> (Bounds, Invariant) {
 fn without_any_one_guard_something_is_lost() {
     for guard in Guard::ALL {
         let (bounds, invariant) = missed(guard);
-        breaks(&format!("without {}", guard.name()), &bounds, invariant);
+        breaks(&format!("without {guard:?}"), &bounds, invariant);
     }
 }
 
@@ -271,7 +268,7 @@ fn a_lease_does_not_replace_the_guards_of_a_round() {
             ..bounds.protocol
         };
         let bounds = ClusterBounds { protocol, ..bounds };
-        breaks(&format!("without {}", guard.name()), &bounds, invariant);
+        breaks(&format!("without {guard:?}"), &bounds, invariant);
     }
 }
 

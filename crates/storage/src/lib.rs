@@ -21,7 +21,6 @@
 //! | [`TesseraState`] | the state of a tree that TesseraCT left in a bucket |
 //! | [`Observer`], [`Operation`], [`Stats`], [`StoreDate`] | requests and counters for metrics |
 //! | [`object`], [`secrets`] | configuration of buckets, keys in secret managers |
-//! | [`guards`] | rules that tests disable one by one |
 //! | `posix`, `blocking_pool` | directories, and threads for work that may hang |
 //! | `sql`, `objectlock` | locks in databases and in object stores |
 //!
@@ -67,7 +66,6 @@ mod cache;
 pub mod conformance;
 mod error;
 mod file;
-pub mod guards;
 mod journal_contents;
 mod lease;
 mod lock;

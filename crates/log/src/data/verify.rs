@@ -12,7 +12,6 @@ use std::sync::Arc;
 use lucarne_ct::{
     Certificate, Entry, SignedEntryRef, TileLeafRef, tbs_without_poison, tbs_without_poison_for,
 };
-use lucarne_storage::guards::Guard;
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use crate::data::record::Record;
@@ -33,10 +32,6 @@ impl Verified {
         entries: &[Arc<Entry>],
         mut round: Round,
     ) -> Result<Verified, Fatal> {
-        if !Guard::Verify.stands() {
-            round.tree.frontier = Frontier::from_right_edge(&round.tree.edge);
-            return Ok(Verified(round));
-        }
         round.tree.frontier = check_round(before, entries, &round).map_err(Fatal::Verify)?;
         Ok(Verified(round))
     }

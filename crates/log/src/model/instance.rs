@@ -1,10 +1,8 @@
 //! A process that sequences the log, or opens it in order to sequence.
 
-use lucarne_storage::guards::Guard;
-
 use super::history::{Leaf, MOST, Note, Tree};
 use super::place::{Place, Record};
-use super::protocol::Protocol;
+use super::protocol::{Guard, Protocol};
 use crate::sequence::phase::Phase;
 
 /// The steps of an opening. `supervise.rs`, `recover.rs` and `catchup.rs` have a function for each.

@@ -1,12 +1,48 @@
 //! The protocol, complete or without one of its guards.
 
-use lucarne_storage::guards::Guard;
-
 use super::place::Place;
 use crate::sequence::phase::Phase::{
     self, Answer, Commit, Index, Prepare, PublishCheckpoint, PublishTiles, Seal, Sign, Stage,
 };
 use crate::sequence::phase::{RESIGNING, ROUND};
+
+/// A rule that keeps a promise of the log when something fails. `cargo xtask guards` removes the
+/// same rules from the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// A round counts as staged only after it is durable.
+    Sync,
+    /// No file of a round is published before its commit.
+    CommitFirst,
+    /// Submitters get a response only after the checkpoint is published.
+    AnswerLast,
+    /// An instance stops if its swap in the lock fails.
+    Swap,
+    /// The dedup index gets a round only after it is published.
+    IndexLast,
+    /// A round is read back, and its root is computed in a second way, before the root is signed.
+    Verify,
+    /// The published checkpoint is replaced only by a process that knows its current value.
+    Condition,
+    /// The dedup index is rebuilt only from entries that the tree covers.
+    VouchedRebuild,
+    /// A submission is refused if it may be among entries that the dedup index does not know.
+    UnknownRefused,
+}
+
+impl Guard {
+    pub(super) const ALL: [Guard; 9] = [
+        Guard::Sync,
+        Guard::CommitFirst,
+        Guard::AnswerLast,
+        Guard::Swap,
+        Guard::IndexLast,
+        Guard::Verify,
+        Guard::Condition,
+        Guard::VouchedRebuild,
+        Guard::UnknownRefused,
+    ];
+}
 
 /// The rules of all instances.
 #[derive(Clone, Copy)]

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lucarne_ct::{Chain, Code, Entry, EntryKind, Identity, Rejection, Sct, SignedEntry};
-use lucarne_storage::guards::Guard;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -235,7 +234,6 @@ impl Submissions {
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
             Some(place) => Ok(Looked::Found(At::Index(place))),
-            None if !Guard::UnknownRefused.stands() => Ok(Looked::Absent(epoch)),
             None => match unknown {
                 None => Ok(Looked::Absent(epoch)),
                 Some(Unknown::Unread) => Err(not_read_yet(&session.dedup.pace, wanted)),

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use lucarne_ct::Issuer;
 use lucarne_signer::Head;
-use lucarne_storage::guards::Guard;
-use lucarne_storage::{Asset, AssetKind, LockError};
+use lucarne_storage::{Asset, AssetKind};
 use lucarne_tlog::Hash;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::task::spawn_blocking;
@@ -55,9 +54,6 @@ impl Sequencer {
             leaves,
         } = self.stage(verified).await?;
         let staged = lap(prepared, &self.log.metrics.stage);
-        if !Guard::CommitFirst.stands() {
-            self.log.assets.publish(batch.clone()).await?;
-        }
         self.commit(&tree, timestamp_ms, proof).await?;
         let before = std::mem::replace(&mut self.tree, Arc::new(tree));
         let committed = lap(staged, &self.log.metrics.commit);
@@ -65,12 +61,6 @@ impl Sequencer {
             first_index,
             timestamp_ms,
         };
-        if !Guard::AnswerLast.stands() {
-            sealed.outcome.decide(Ok(sequenced));
-        }
-        if !Guard::IndexLast.stands() {
-            self.index(&sealed, sequenced).await?;
-        }
 
         // The round is committed: recovery from any later failure publishes the round.
         let published = self.publish(batch, &issuers).await?;
@@ -85,11 +75,7 @@ impl Sequencer {
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
         self.enter(Phase::Index);
-        if Guard::IndexLast.stands() {
-            self.index(&sealed, sequenced).await
-        } else {
-            Ok(())
-        }
+        self.index(&sealed, sequenced).await
     }
 
     /// Encodes and verifies a round. If the signer requires it, proves that the tree grows from the
@@ -171,10 +157,7 @@ impl Sequencer {
         self.enter(Phase::Commit);
         let at = Instant::now();
         let swap = self.log.lock.replace(&log_id.0, &self.committed, &note);
-        match swap.await {
-            Err(LockError::Conflict { .. }) if !Guard::Swap.stands() => {}
-            swapped => swapped?,
-        }
+        swap.await?;
         self.committed = note;
         self.committed_at = Instant::now();
         if let Some(term) = &self.term {

@@ -16,7 +16,6 @@ use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
 use tokio::sync::Mutex;
 
 use super::{ObjectAssets, failure, headers};
-use crate::guards::Guard;
 use crate::object::http::{Conditional, Tries};
 use crate::objectlock::mark;
 use crate::{AssetError, AssetKind};
@@ -112,7 +111,7 @@ impl ObjectAssets {
         let mut refusals = 0;
         loop {
             let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
-            if conditional && Guard::Condition.stands() {
+            if conditional {
                 options.mode = last.mode();
                 options.extensions.insert(Conditional);
             }
