@@ -230,10 +230,9 @@ impl From<SubmitError> for ErrorResponse {
                 };
                 Self::retry(code, retry_after_seconds, words)
             }
-            SubmitError::Unavailable {
-                retry_after_seconds,
-                ..
-            } => Self::retry("unavailable", retry_after_seconds, words),
+            SubmitError::Unavailable(cause) => {
+                Self::retry("unavailable", cause.retry_after_seconds(), words)
+            }
             SubmitError::Gone => Self::new(StatusCode::GONE, "gone", words),
         }
     }

@@ -22,5 +22,5 @@ pub use self::known_error::{HistoryHere, KnownError};
 pub use self::read_error::{ReadError, ReadFailure};
 pub use self::record_error::RecordError;
 pub use self::sign_error::SignError;
-pub use self::submit_error::SubmitError;
+pub use self::submit_error::{SubmitError, Unavailable};
 pub use self::verify_error::{EntryError, VerifyError};

@@ -292,7 +292,7 @@ pub use error::inconsistency::{
 };
 pub use error::{
     Away, DedupError, EntryError, Fatal, FollowedTileError, HistoryHere, KnownError, ReadError,
-    ReadFailure, RecordError, SignError, SubmitError, VerifyError,
+    ReadFailure, RecordError, SignError, SubmitError, Unavailable, VerifyError,
 };
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;

@@ -210,7 +210,8 @@ async fn all_gone(outcomes: &mut [oneshot::Sender<Outcome>]) {
     }
 }
 
-async fn outcome(at: Result<At, SubmitError>) -> Outcome {
+/// Waits for the outcome of an entry that a follower has sent.
+pub(crate) async fn outcome(at: Result<At, SubmitError>) -> Outcome {
     let place = match at {
         Ok(At::Index(place)) => Ok((place.index, place.timestamp_ms)),
         Ok(At::Round(ticket)) => ticket.wait().await.map_err(|_| Outcome::Lost),
@@ -221,12 +222,12 @@ async fn outcome(at: Result<At, SubmitError>) -> Outcome {
         }) => Err(Outcome::Full {
             retry_after_seconds,
         }),
-        Err(SubmitError::Unavailable {
-            retry_after_seconds: seconds,
-            ..
-        }) if seconds > 1 => Err(Outcome::Unavailable {
-            retry_after_seconds: seconds,
-        }),
+        Err(SubmitError::Unavailable(cause)) if !cause.ends_with_leader() => {
+            Err(Outcome::Unavailable {
+                // Instances of the version before take one second for `Lost`.
+                retry_after_seconds: cause.retry_after_seconds().max(2),
+            })
+        }
         Err(_) => Err(Outcome::Lost),
     };
     match place {

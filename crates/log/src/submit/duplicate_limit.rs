@@ -10,7 +10,7 @@ use lucarne_signer::Seldom;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::error::SubmitError;
+use crate::error::{SubmitError, Unavailable};
 
 /// Maximum number of duplicates that are proven and signed at the same time.
 const AT_WORK: usize = 32;
@@ -61,10 +61,7 @@ impl Duplicates {
 }
 
 fn busy() -> SubmitError {
-    SubmitError::Unavailable {
-        retry_after_seconds: 5,
-        reason: "too many duplicate submissions are pending".into(),
-    }
+    SubmitError::Unavailable(Unavailable::DuplicatesPending)
 }
 
 #[cfg(test)]
@@ -88,7 +85,7 @@ mod tests {
         }
         assert!(matches!(
             duplicates.turn().now_or_never(),
-            Some(Err(SubmitError::Unavailable { .. }))
+            Some(Err(SubmitError::Unavailable(_)))
         ));
         drop(working.pop());
         working.push(waiting.remove(0).await.unwrap());

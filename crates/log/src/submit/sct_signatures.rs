@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::config::LogConfig;
 use crate::config::signer::Signer;
-use crate::error::SubmitError;
+use crate::error::{SubmitError, Unavailable};
 use crate::index::dedup::LeafPosition;
 use crate::read::proofs;
 use crate::read::reader::Reader;
@@ -57,12 +57,9 @@ impl SctSignatures {
             return Ok(sct(signature));
         }
         let made = match &self.key {
-            Signer::Own(key) => key.sign_sct(timestamp, signed, index).map_err(|error| {
-                SubmitError::Unavailable {
-                    retry_after_seconds: 10,
-                    reason: format!("signing failed: {error}"),
-                }
-            })?,
+            Signer::Own(key) => key
+                .sign_sct(timestamp, signed, index)
+                .map_err(|error| self.unsigned(&error))?,
             Signer::Apart(client) => sct(self.promised(client, identity, signed, place).await?),
         };
         self.issued.remember(identity, place, &made.signature);
@@ -162,9 +159,6 @@ impl SctSignatures {
         if let Some(left_out) = self.complaints.due() {
             tracing::warn!(log = self.log, %problem, left_out, "cannot get the SCT of an entry");
         }
-        SubmitError::Unavailable {
-            retry_after_seconds: 5,
-            reason: "the log cannot sign now".into(),
-        }
+        SubmitError::Unavailable(Unavailable::CannotSign)
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::proof::Source;
 use crate::config::instances::AGAIN;
 use crate::config::lane::Lane;
-use crate::error::{Fatal, SubmitError};
+use crate::error::{Fatal, SubmitError, Unavailable};
 use crate::index::backlog::Pace;
 use crate::index::dedup::{LeafPosition, NeedsDisk, Unknown};
 use crate::index::log_index::is_silent;
@@ -30,8 +30,6 @@ use crate::submit::submissions::Submissions;
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds of Retry-After while the speed of reading a backlog is unknown.
 const FIRST_PACE: u64 = 5;
-/// Seconds of Retry-After while some accepted roots have not been read.
-const ROOTS_RETRY_AFTER: u32 = 10;
 /// Longest Retry-After for entries that may be in the backlog, in seconds.
 const MAX_RETRY_AFTER: u64 = 3600;
 
@@ -85,16 +83,15 @@ impl Submissions {
         }
         let closing_since = self.status.closing_since();
         if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
-            return Err(SubmitError::Unavailable {
-                retry_after_seconds: 10,
-                reason: "the log is shutting down".into(),
-            });
+            return Err(SubmitError::Unavailable(Unavailable::ShuttingDown));
         }
         let _counted = Counted::new(&self.in_flight);
         let until = Instant::now() + LEADER_TIMEOUT;
         loop {
             match self.try_submit(kind, &chain, steps).await {
-                Err(error) if is_passing(&error) && Instant::now() < until => {
+                Err(SubmitError::Unavailable(cause))
+                    if cause.ends_with_leader() && Instant::now() < until =>
+                {
                     // A poll interval: no event announces the next leader.
                     sleep(AGAIN).await;
                 }
@@ -207,10 +204,9 @@ impl Submissions {
     /// missing.
     fn rejected(&self, rejection: Rejection) -> SubmitError {
         match rejection.code {
-            Code::UnknownRoot if self.awaits_roots() => SubmitError::Unavailable {
-                retry_after_seconds: ROOTS_RETRY_AFTER,
-                reason: "the log has not yet read all roots that it accepts".into(),
-            },
+            Code::UnknownRoot if self.awaits_roots() => {
+                SubmitError::Unavailable(Unavailable::RootsUnread)
+            }
             _ => SubmitError::Rejected(rejection),
         }
     }
@@ -229,7 +225,9 @@ impl Submissions {
             Err(NeedsDisk) => match session.lookups.find(*wanted.identity).await {
                 Ok(found) => found,
                 Err(NoAnswer::Silent) => Err(is_silent(&self.config)),
-                Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
+                Err(NoAnswer::Busy) => {
+                    return Err(SubmitError::Unavailable(Unavailable::IndexBusy));
+                }
             },
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
@@ -237,10 +235,9 @@ impl Submissions {
             None => match unknown {
                 None => Ok(Looked::Absent(epoch)),
                 Some(Unknown::Unread) => Err(not_read_yet(&session.dedup.pace, wanted)),
-                Some(Unknown::Unreadable) => Err(SubmitError::Unavailable {
-                    retry_after_seconds: 60,
-                    reason: "a part of the log that may have this entry is unreadable now".into(),
-                }),
+                Some(Unknown::Unreadable) => {
+                    Err(SubmitError::Unavailable(Unavailable::TilesUnreadable))
+                }
             },
         }
     }
@@ -271,10 +268,9 @@ impl Submissions {
             Ok(Outcome::Unavailable {
                 retry_after_seconds,
             }) => {
-                return Err(SubmitError::Unavailable {
+                return Err(SubmitError::Unavailable(Unavailable::LeaderUnavailable {
                     retry_after_seconds,
-                    reason: "the leading instance cannot accept this submission now".into(),
-                });
+                }));
             }
             Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
         };
@@ -347,10 +343,7 @@ impl Submissions {
             );
             self.status.note_refusal(Some(problem));
         }
-        SubmitError::Unavailable {
-            retry_after_seconds: 1,
-            reason: "the leading instance does not respond to submissions".into(),
-        }
+        SubmitError::Unavailable(Unavailable::LeaderSilent)
     }
 
     fn refused(&self, lane: Lane, retry_after_seconds: u32) -> SubmitError {
@@ -369,51 +362,26 @@ impl Submissions {
         self.unavailable()
     }
 
-    fn index_is_busy(&self) -> SubmitError {
-        SubmitError::Unavailable {
-            retry_after_seconds: 10,
-            reason: "too many submissions are waiting for the log's index".into(),
-        }
-    }
-
     pub(crate) fn unavailable(&self) -> SubmitError {
-        let (retry_after_seconds, reason) = match self.status.state() {
+        SubmitError::Unavailable(match self.status.state() {
             State::Retired => return SubmitError::Gone,
-            State::Starting => (5, "the log is starting".into()),
-            State::Following { .. } => (1, "no instance leads this log now".into()),
-            // Another instance takes over the log.
+            State::Starting => Unavailable::Starting,
+            State::Following { .. } => Unavailable::NoLeader,
             State::Running if self.status.is_closing() && self.config.instances.is_some() => {
-                (1, "the log is being handed over to another instance".into())
+                Unavailable::HandedOver
             }
-            State::Running if self.status.is_closing() => (10, "the log is shutting down".into()),
-            State::Running if self.status.is_stalled() => {
-                (10, "the log is waiting for its disk".into())
-            }
-            State::Running => (1, "the round failed".into()),
-            State::Closed => (10, "the log is shutting down".into()),
+            State::Running if self.status.is_closing() => Unavailable::ShuttingDown,
+            State::Running if self.status.is_stalled() => Unavailable::Stalled,
+            State::Running => Unavailable::RoundFailed,
+            State::Closed => Unavailable::ShuttingDown,
             State::Stopped { retry_at_ms, .. } => {
                 let wait_ms = retry_at_ms.saturating_sub(self.config.clock.now_ms());
-                let seconds = wait_ms.div_ceil(1000).clamp(1, 60) as u32;
-                (seconds, "an error has stopped the log".into())
+                Unavailable::Stopped {
+                    retry_after_seconds: wait_ms.div_ceil(1000).clamp(1, 60) as u32,
+                }
             }
-        };
-        SubmitError::Unavailable {
-            retry_after_seconds,
-            reason,
-        }
+        })
     }
-}
-
-/// Returns whether a retry in a moment may succeed, with the next leading instance.
-fn is_passing(error: &SubmitError) -> bool {
-    let SubmitError::Unavailable {
-        retry_after_seconds,
-        ..
-    } = error
-    else {
-        return false;
-    };
-    *retry_after_seconds == 1
 }
 
 /// Counts a submission in flight until it is dropped.
@@ -437,12 +405,9 @@ impl Drop for Counted<'_> {
 fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
     let told = pace.time_until_told(wanted.not_before_ms);
     let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));
-    SubmitError::Unavailable {
+    SubmitError::Unavailable(Unavailable::IndexUnread {
         retry_after_seconds: seconds.clamp(1, MAX_RETRY_AFTER) as u32,
-        reason: "the log's index is being read from its tiles, and the remaining tiles may have \
-                 this entry"
-            .into(),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -302,7 +302,7 @@ async fn a_leader_that_is_stopped_hands_over_without_a_failed_submission() {
                 Ok(sct) => promised.push((submission, place(&sct))),
                 // Submissions after the end get this error. A real process accepts no connections
                 // then.
-                Err(SubmitError::Unavailable { .. }) if leader.log.state() == State::Closed => {}
+                Err(SubmitError::Unavailable(_)) if leader.log.state() == State::Closed => {}
                 Err(error) => panic!("{n}: {error}"),
             }
         }
@@ -399,7 +399,7 @@ async fn another_configuration_is_named_and_nothing_of_it_is_taken() {
     .await;
     let refused = Submission::number(1).to(&other.log).await;
     assert!(
-        matches!(refused, Err(SubmitError::Unavailable { .. })),
+        matches!(refused, Err(SubmitError::Unavailable(_))),
         "{refused:?}"
     );
     let health = other.log.health().await;

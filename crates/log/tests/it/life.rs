@@ -211,7 +211,7 @@ async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
     for (submission, sct) in submissions.iter().zip(scts) {
         match submission.to(log).await {
             Ok(again) => assert_eq!(place(&again), place(sct)),
-            Err(SubmitError::Unavailable { .. }) => refused += 1,
+            Err(SubmitError::Unavailable(_)) => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }

@@ -7,7 +7,7 @@ use lucarne_tlog::leaf_hash;
 use tokio::task::spawn_blocking;
 
 use super::At;
-use crate::error::SubmitError;
+use crate::error::{SubmitError, Unavailable};
 use crate::index::dedup::{Dedup, LeafPosition};
 use crate::submit::duplicate_limit::DuplicateTurn;
 use crate::submit::submissions::Submissions;
@@ -118,9 +118,6 @@ impl Submissions {
             tracing::error!(log, %problem, left_out, "no SCT for a submission, because its place \
                                                       in the tree is not proven");
         }
-        SubmitError::Unavailable {
-            retry_after_seconds: 60,
-            reason: "the log cannot prove now that it has this entry".into(),
-        }
+        SubmitError::Unavailable(Unavailable::Unproven)
     }
 }

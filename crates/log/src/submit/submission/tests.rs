@@ -17,6 +17,7 @@ use super::*;
 use crate::config::{LogConfig, test_config};
 use crate::error::inconsistency::{Inconsistency, IndexInconsistency};
 use crate::index::dedup::{Anchor, Dedup};
+use crate::instances::forward::outcome;
 use crate::log::Log;
 use crate::shared::Shared;
 use crate::status::metrics::Metrics;
@@ -170,7 +171,7 @@ pub(crate) async fn answered(log: &Shared, entry: &Logged) -> bool {
             sct.verify(&key, &entry.signed).unwrap();
             true
         }
-        Err(SubmitError::Unavailable { .. }) => false,
+        Err(SubmitError::Unavailable(_)) => false,
         Err(error) => panic!("{error}"),
     }
 }
@@ -461,10 +462,37 @@ async fn the_wait_for_a_failed_round_is_a_step() {
         .submissions
         .submit_in_steps(EntryKind::X509, chain, &mut steps);
     let error = submitted.await.unwrap_err();
-    assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, SubmitError::Unavailable(_)), "{error}");
     let names: Vec<_> = steps.into_steps().iter().map(|step| step.name).collect();
     assert_eq!(names, ["validate", "wait"]);
     world.lock.fail(None);
+    stop(&log).await;
+}
+
+/// A stopped log that starts again in a second does not wait for a next leader.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_log_is_not_without_a_leader() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let submissions = &log.submissions;
+    let outcome_in = async |state| {
+        submissions.status.set_state(state);
+        outcome(Err(submissions.unavailable())).await
+    };
+    let stopped = State::Stopped {
+        reason: "an error".into(),
+        since_ms: 0,
+        retry_at_ms: log.config.clock.now_ms() + 1000,
+    };
+    let refused = Outcome::Unavailable {
+        retry_after_seconds: 2,
+    };
+    assert_eq!(outcome_in(stopped).await, refused);
+    let following = State::Following { leader: None };
+    assert_eq!(outcome_in(following).await, Outcome::Lost);
+    submissions.status.set_state(State::Running);
     stop(&log).await;
 }
 
@@ -484,7 +512,7 @@ async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
     let chain = Chain::from_ders(chain.certificates()).unwrap();
     let submit = || log.submissions.submit(EntryKind::X509, chain.clone());
     let error = submit().await.unwrap_err();
-    assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
+    assert!(matches!(error, SubmitError::Unavailable(_)), "{error}");
     use_roots(roots);
     submit().await.unwrap();
     use_roots(Roots::new());

@@ -98,7 +98,7 @@ async fn a_lease_of_another_version_is_named_and_respected() {
     })
     .await;
     let refused = Submission::number(0).to(log).await;
-    let is_refused = matches!(refused, Err(SubmitError::Unavailable { .. }));
+    let is_refused = matches!(refused, Err(SubmitError::Unavailable(_)));
     assert!(is_refused, "{refused:?}");
     assert_eq!(log.state(), State::Following { leader: None });
     let lease = world.lock.load(&id).await.unwrap();
