@@ -5,6 +5,7 @@
 //! bytes. A TileLeaf is the TimestampedEntry, the precertificate (if any) and the fingerprints of
 //! the chain.
 
+use lucarne_tlog::{Hash, leaf_hash};
 use lucarne_x509::Fingerprint;
 
 use crate::entry::{Entry, Identity, SignedEntry};
@@ -245,6 +246,13 @@ impl<'a> TileLeafRef<'a> {
         out.reserve(2 + timestamped_entry_len(self.signed));
         out.extend_from_slice(&LEAF_V1);
         timestamped_entry(self.timestamp, self.signed, self.extensions, out);
+    }
+
+    /// Returns the leaf hash in the tree; `buffer` gets the MerkleTreeLeaf.
+    pub fn leaf_hash(&self, buffer: &mut Vec<u8>) -> Hash {
+        buffer.clear();
+        self.merkle_tree_leaf(buffer);
+        leaf_hash(buffer)
     }
 
     /// Appends the TileLeaf with its original bytes.

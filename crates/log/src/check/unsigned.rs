@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use lucarne_ct::{
     Certificate, Chain, Code, EntryKind, Fingerprint, Policy, Rejection, Require, Roots,
-    SignedEntryRef, TileLeafRef, Validator, Verification, tbs_without_poison,
-    tbs_without_poison_for,
+    SignedEntryRef, TileEntries, TileEntry, TileLeafRef, Validator, Verification,
+    tbs_without_poison, tbs_without_poison_for,
 };
 use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
@@ -297,19 +297,16 @@ impl Chains {
         count: usize,
         issuers: &Issuers,
     ) -> Option<WrongParts> {
-        let mut rest = entries;
-        for entry in 0..count {
-            let offset = (entries.len() - rest.len()) as u64;
-            let leaf = TileLeafRef::read(&mut rest).ok()?;
-            if let Err(error) = self.check(&leaf, issuers) {
-                return Some(WrongParts {
-                    entry: entry as u64,
-                    offset,
+        TileEntries::first(entries, 0, count as u64)
+            .map_while(Result::ok)
+            .find_map(|TileEntry { index, bytes, leaf }| {
+                let error = self.check(&leaf, issuers).err()?;
+                Some(WrongParts {
+                    entry: index,
+                    offset: bytes.start as u64,
                     error,
-                });
-            }
-        }
-        None
+                })
+            })
     }
 
     pub(crate) fn files(&self) -> &dyn Files {
@@ -361,11 +358,10 @@ impl Chains {
 
 /// Returns the issuers that entries name, up to the first entry that cannot be parsed.
 pub(crate) fn named(entries: &[u8]) -> BTreeSet<Fingerprint> {
-    let (mut rest, mut named) = (entries, BTreeSet::new());
-    while let Ok(leaf) = TileLeafRef::read(&mut rest) {
-        named.extend(leaf.fingerprints);
-    }
-    named
+    TileEntries::all(entries, 0)
+        .map_while(Result::ok)
+        .flat_map(|entry| entry.leaf.fingerprints)
+        .collect()
 }
 
 /// Returns the certificate with this fingerprint, if it exists and is intact.

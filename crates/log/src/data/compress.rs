@@ -4,7 +4,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
-use lucarne_ct::{TileLeafError, TileLeafRef};
+use lucarne_ct::{TileEntries, TileLeafError};
 
 use crate::data::gzip::check_sum;
 
@@ -95,6 +95,7 @@ pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes>
     }
     let mut unpacking = GzDecoder::new(&bytes[..]);
     let (mut plain, mut entries, mut read) = (Vec::new(), 0, 0);
+    let count = u64::from(count);
     loop {
         let before = plain.len();
         (&mut unpacking).take(CHUNK).read_to_end(&mut plain)?;
@@ -103,14 +104,15 @@ pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes>
             check_sum(&bytes)?;
             return Ok(plain.into());
         }
-        while entries < count {
-            let mut rest = &plain[read..];
-            match TileLeafRef::read(&mut rest) {
-                Ok(_) => (entries, read) = (entries + 1, plain.len() - rest.len()),
-                Err(TileLeafError::Truncated(_)) => break,
+        let mut new = TileEntries::first(&plain[read..], entries, count - entries);
+        for entry in new.by_ref() {
+            match entry {
+                Ok(_) => entries += 1,
+                Err(TileLeafError::Truncated(_)) => {}
                 Err(_) => return without_rest(&bytes, unpacking, plain),
             }
         }
+        read += new.read();
         if plain.len() as u64 > MAX_TILE_BYTES {
             return Err(invalid(format!(
                 "decompresses to more than {MAX_TILE_BYTES} bytes"

@@ -8,7 +8,7 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use lucarne_ct::{TileLeafError, TileLeafRef, TrimmedEntry};
+use lucarne_ct::{TileEntries, TileLeafError, TrimmedEntry};
 
 use crate::data::gzip::{GrowingGzip, gzip};
 
@@ -18,10 +18,8 @@ use crate::data::gzip::{GrowingGzip, gzip};
 /// If an entry is invalid.
 pub(crate) fn lines(entries: &[u8]) -> Result<Bytes, TileLeafError> {
     let mut out = Vec::with_capacity(entries.len() / 12);
-    let mut rest = entries;
-    while !rest.is_empty() {
-        let leaf = TileLeafRef::read(&mut rest)?;
-        TrimmedEntry::of(&leaf).write_line(&mut out);
+    for entry in TileEntries::all(entries, 0) {
+        TrimmedEntry::of(&entry?.leaf).write_line(&mut out);
     }
     Ok(out.into())
 }

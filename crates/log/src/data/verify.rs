@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lucarne_ct::{
-    Certificate, Entry, SignedEntryRef, TileLeafRef, tbs_without_poison, tbs_without_poison_for,
+    Certificate, Entry, SignedEntryRef, TileEntries, TileLeafRef, tbs_without_poison,
+    tbs_without_poison_for,
 };
-use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, tile_root};
 
 use crate::data::record::Record;
 use crate::data::round::Round;
@@ -72,18 +73,18 @@ fn check_round(
 /// Parses the entries of the record, compares them with the submitted entries, and returns their
 /// leaf hashes.
 fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, VerifyError> {
-    let mut rest = record.entries.as_ref();
+    let first = record.step.old_size;
+    let mut logged = TileEntries::first(&record.entries, first, entries.len() as u64);
     let mut buffer = Vec::with_capacity(4096);
     let mut leaves = Vec::with_capacity(entries.len());
-    for (index, entry) in (record.step.old_size..).zip(entries) {
+    for ((index, entry), leaf) in (first..).zip(entries).zip(logged.by_ref()) {
         let wrong = |problem| VerifyError::Entry { index, problem };
-        let leaf = TileLeafRef::read(&mut rest).map_err(|error| wrong(error.into()))?;
+        let leaf = leaf.map_err(|error| wrong(error.into()))?.leaf;
         same_entry(&leaf, entry, index, record.step.timestamp_ms).map_err(wrong)?;
-        buffer.clear();
-        leaf.merkle_tree_leaf(&mut buffer);
-        leaves.push(leaf_hash(&buffer));
+        leaves.push(leaf.leaf_hash(&mut buffer));
     }
-    check(rest.is_empty(), || VerifyError::Extra(rest.len()))?;
+    let extra = logged.rest().len();
+    check(extra == 0, || VerifyError::Extra(extra))?;
     Ok(leaves)
 }
 

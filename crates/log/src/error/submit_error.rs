@@ -21,7 +21,7 @@ pub enum SubmitError {
     },
     /// The log cannot accept the submission now (503 with Retry-After). The entry may or may not be
     /// in the log: a retry gets the same SCT.
-    #[error("{0}; retry in {} s", .0.retry_after_seconds())]
+    #[error("{}; retry in {} s", .0, .0.retry_after_seconds())]
     Unavailable(Unavailable),
     /// The shard is retired (410).
     #[error("this log is retired and accepts no more submissions")]

@@ -7,7 +7,9 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use lucarne_ct::{Certificate, EntryKind, Fingerprint, TileLeafRef, TrimmedEntry, display_name};
+use lucarne_ct::{
+    Certificate, EntryKind, Fingerprint, TileEntries, TileLeafRef, TrimmedEntry, display_name,
+};
 use lucarne_tlog::Tile;
 use lucarne_x509::text::is_control;
 use serde::Serialize;
@@ -136,11 +138,9 @@ impl TileEvents {
                 ..TileEvents::default()
             };
         }
-        let mut rest = &entries[self.read..];
         let mut new = Vec::new();
-        while !rest.is_empty() {
-            let leaf = TileLeafRef::read(&mut rest).map_err(io::Error::other)?;
-            write_event(&leaf, &mut new)?;
+        for entry in TileEntries::all(&entries[self.read..], 0) {
+            write_event(&entry.map_err(io::Error::other)?.leaf, &mut new)?;
         }
         let mut all = BytesMut::with_capacity(self.events.len() + new.len());
         all.extend_from_slice(&self.events);

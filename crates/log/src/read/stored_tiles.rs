@@ -8,9 +8,9 @@
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use lucarne_ct::{TileLeafError, TileLeafRef};
+use lucarne_ct::{TileEntries, TileEntry, TileLeafError};
 use lucarne_storage::Assets;
-use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::data::compress::gunzip;
 use crate::data::tree::DataEdge;
@@ -97,63 +97,24 @@ pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, TileError> {
 
 /// Returns the end of each of the first `count` entries of a data tile.
 pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, TileError> {
-    let mut rest = bytes;
     (0..count)
-        .map(|n| {
-            TileLeafRef::read(&mut rest).map_err(|error| TileError::Entry(n, error))?;
-            Ok((bytes.len() - rest.len()) as u32)
+        .zip(TileEntries::first(bytes, 0, count.into()))
+        .map(|(n, entry)| match entry {
+            Ok(entry) => Ok(entry.bytes.end as u32),
+            Err(error) => Err(TileError::Entry(n, error)),
         })
         .collect()
 }
 
-/// Iterates over the leaf hashes of the entries of a data tile.
-pub(crate) struct Leaves<'b> {
-    entries: &'b [u8],
-    rest: &'b [u8],
-    buffer: Vec<u8>,
-}
-
-impl<'b> Leaves<'b> {
-    pub(crate) fn of(entries: &'b [u8]) -> Self {
-        Leaves {
-            entries,
-            rest: entries,
-            buffer: Vec::new(),
-        }
-    }
-
-    /// Returns the end of the last entry that was parsed.
-    pub(crate) fn end(&self) -> usize {
-        self.entries.len() - self.rest.len()
-    }
-}
-
-impl Iterator for Leaves<'_> {
-    type Item = Result<Hash, TileLeafError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let leaf = match TileLeafRef::read(&mut self.rest) {
-            Ok(leaf) => leaf,
-            Err(error) => return Some(Err(error)),
-        };
-        self.buffer.clear();
-        leaf.merkle_tree_leaf(&mut self.buffer);
-        Some(Ok(leaf_hash(&self.buffer)))
-    }
-}
-
 /// Returns the leaf hashes and the ends of all entries.
 pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafError> {
-    let mut read = Leaves::of(entries);
-    let (mut leaves, mut ends) = (Vec::new(), Vec::new());
-    while let Some(leaf) = read.next() {
-        leaves.push(leaf?);
-        ends.push(read.end() as u32);
-    }
-    Ok((leaves, ends))
+    let mut buffer = Vec::new();
+    TileEntries::all(entries, 0)
+        .map(|entry| {
+            let TileEntry { bytes, leaf, .. } = entry?;
+            Ok((leaf.leaf_hash(&mut buffer), bytes.end as u32))
+        })
+        .collect()
 }
 
 /// Returns the rightmost hash tiles of the tree of `size` entries. The caller must compare their

@@ -13,7 +13,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use lucarne_ct::TileLeafRef;
+use lucarne_ct::{TileEntries, TileEntry};
 use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
@@ -79,11 +79,13 @@ impl Bundle {
             let bytes = tiles.get(&path).ok_or_else(missing)?;
             let packed = |error| BundleError::Gzip(path.clone(), error);
             let plain = gunzip(bytes.clone()).map_err(packed)?;
-            let mut rest = plain.as_ref();
-            for expected in first..end {
-                let before = rest;
+            for entry in TileEntries::first(&plain, first, end - first) {
                 let damaged = |error| BundleError::Entry(path.clone(), error);
-                let leaf = TileLeafRef::read(&mut rest).map_err(damaged)?;
+                let TileEntry {
+                    index: expected,
+                    bytes,
+                    leaf,
+                } = entry.map_err(damaged)?;
                 if leaf.index != expected {
                     return Err(BundleError::Index {
                         path,
@@ -92,7 +94,7 @@ impl Bundle {
                     });
                 }
                 if expected >= next {
-                    entries.extend_from_slice(&before[..before.len() - rest.len()]);
+                    entries.extend_from_slice(&plain[bytes]);
                     timestamp_ms = timestamp_ms.max(leaf.timestamp);
                 }
             }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, TileLeafRef, extra_data};
+use lucarne_ct::{Fingerprint, TileEntries, TileEntry, TileLeafRef, extra_data};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
@@ -51,20 +51,19 @@ pub(super) async fn log_entries(
     let plain = spawn_blocking(move || stored.unpacked()).await?;
     let plain = plain.map_err(|error| damaged(error.to_string()))?;
     let wanted = end.min(tile.end_leaf() - 1) - start + 1;
-    let mut tile_leaves = TileLeaves(&plain);
-    let skipped = tile_leaves
-        .by_ref()
-        .take((start - tile.start_leaf()) as usize);
-    for leaf in skipped {
-        leaf.map_err(|error| damaged(error.to_string()))?;
-    }
     let mut issuers = Issuers {
         reader,
         read: HashMap::new(),
     };
     let (mut entries, mut bytes) = (Vec::new(), 0);
-    for leaf in tile_leaves.take(wanted as usize) {
-        let leaf = leaf.map_err(|error| damaged(error.to_string()))?;
+    for entry in TileEntries::all(&plain, tile.start_leaf()) {
+        let TileEntry { index, leaf, .. } = entry.map_err(|error| damaged(error.to_string()))?;
+        if index < start {
+            continue;
+        }
+        if entries.len() as u64 == wanted {
+            break;
+        }
         let chain = issuers.chain(&leaf).await?;
         let mut leaf_input = Vec::new();
         leaf.merkle_tree_leaf(&mut leaf_input);
@@ -86,17 +85,6 @@ pub(super) async fn log_entries(
         entries,
         is_final: !is_cut_by_size,
     })
-}
-
-/// The entries of a data tile.
-struct TileLeaves<'t>(&'t [u8]);
-
-impl<'t> Iterator for TileLeaves<'t> {
-    type Item = Result<TileLeafRef<'t>, lucarne_ct::TileLeafError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        (!self.0.is_empty()).then(|| TileLeafRef::read(&mut self.0))
-    }
 }
 
 /// The issuers of a tile's entries. Each issuer is read once.

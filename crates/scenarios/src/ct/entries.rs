@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafError, TileLeafRef, merkle_tree_leaf};
+use lucarne_ct::{Fingerprint, TileEntries, TileEntry, TileLeafError, merkle_tree_leaf};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
 use super::checks::{self, CheckSink, Finding};
@@ -54,9 +54,9 @@ impl From<EntryError> for FetchError {
     }
 }
 
-/// Entries of a data tile.
+/// What the entries of a data tile have.
 #[derive(Debug, Default)]
-pub(crate) struct TileEntries {
+pub(crate) struct ReadTile {
     /// Leaf hash of each entry.
     pub(crate) leaves: Vec<Hash>,
     /// Certificates that the entries name.
@@ -69,31 +69,31 @@ pub(crate) struct TileEntries {
 ///
 /// # Errors
 /// [`EntryError::Malformed`], [`EntryError::Rest`], [`EntryError::Index`].
-pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, EntryError> {
+pub(crate) fn read(tile: &Tile, bytes: &[u8]) -> Result<ReadTile, EntryError> {
     let tile = *tile;
-    let mut entries = TileEntries::default();
-    let mut leaf = Vec::with_capacity(4096);
-    for index in tile.start_leaf()..tile.end_leaf() {
-        let entry = TileLeafRef::read(&mut bytes).map_err(|source| EntryError::Malformed {
+    let mut parts = ReadTile::default();
+    let mut buffer = Vec::with_capacity(4096);
+    let mut entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
+    for (index, entry) in (tile.start_leaf()..).zip(entries.by_ref()) {
+        let malformed = |source| EntryError::Malformed {
             tile,
             index,
             source,
-        })?;
-        let found = entry.index;
+        };
+        let leaf = entry.map_err(malformed)?.leaf;
+        let found = leaf.index;
         if found != index {
             return Err(EntryError::Index { tile, index, found });
         }
-        leaf.clear();
-        entry.merkle_tree_leaf(&mut leaf);
-        entries.leaves.push(leaf_hash(&leaf));
-        entries.fingerprints.extend(entry.fingerprints);
-        entries.newest = entries.newest.max(entry.timestamp);
+        parts.leaves.push(leaf.leaf_hash(&mut buffer));
+        parts.fingerprints.extend(leaf.fingerprints);
+        parts.newest = parts.newest.max(leaf.timestamp);
     }
-    if !bytes.is_empty() {
-        let bytes = bytes.len();
+    let bytes = entries.rest().len();
+    if bytes > 0 {
         return Err(EntryError::Rest { tile, bytes });
     }
-    Ok(entries)
+    Ok(parts)
 }
 
 /// Compares the leaves of a data tile with the leaf hashes in `tree`, which may continue after the
@@ -101,7 +101,7 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, EntryEr
 ///
 /// # Errors
 /// [`EntryError::Hash`].
-fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Result<(), EntryError> {
+fn compare(tile: &Tile, entries: &ReadTile, tree: &[Hash]) -> Result<(), EntryError> {
     let differs = entries
         .leaves
         .iter()
@@ -124,7 +124,7 @@ pub(crate) fn verify(
     bytes: &[u8],
     tree: &[Hash],
     sink: &dyn CheckSink,
-) -> Option<TileEntries> {
+) -> Option<ReadTile> {
     let outcome = read(tile, bytes);
     let compared = outcome.and_then(|entries| {
         sink.passed(checks::ENTRY_WELLFORMED);
@@ -147,26 +147,24 @@ pub(crate) fn verify(
 /// and `extra_data` has the entries that this load test submitted.
 pub(crate) fn compare_submitted(
     tile: &Tile,
-    mut bytes: &[u8],
+    bytes: &[u8],
     extra_data: &BTreeMap<u64, ExtraData>,
     sink: &dyn CheckSink,
 ) {
     let tile = *tile;
-    for index in tile.start_leaf()..tile.end_leaf() {
-        let Ok(entry) = TileLeafRef::read(&mut bytes) else {
-            return;
-        };
+    let entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
+    for TileEntry { index, leaf, .. } in entries.flatten() {
         let Some(extra_data) = extra_data.get(&index) else {
             continue;
         };
-        let found = entry.precertificate.map(Fingerprint::of);
+        let found = leaf.precertificate.map(Fingerprint::of);
         let outcome = if found == extra_data.precertificate {
             Ok(())
         } else {
             Err(EntryError::Precertificate { tile, index })
         };
         sink.check(checks::ENTRY_PRECERTIFICATE, outcome);
-        let chain: Vec<Fingerprint> = entry.fingerprints.into_iter().collect();
+        let chain: Vec<Fingerprint> = leaf.fingerprints.into_iter().collect();
         let outcome = extra_data.issuers.compare(&chain);
         let outcome = outcome.map_err(|source| EntryError::Chain {
             tile,
@@ -178,16 +176,15 @@ pub(crate) fn compare_submitted(
 }
 
 /// Finds a promised entry in a data tile. Returns its index and its timestamp there.
-pub(crate) fn find(sct: &PendingSct, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
-    let mut leaf = Vec::with_capacity(4096);
-    for place in tile.start_leaf()..tile.end_leaf() {
-        let entry = TileLeafRef::read(&mut bytes).ok()?;
-        let signed: SignedEntryRef<'_> = entry.signed;
-        leaf.clear();
+pub(crate) fn find(sct: &PendingSct, tile: &Tile, bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut buffer = Vec::with_capacity(4096);
+    let entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
+    for TileEntry { index, leaf, .. } in entries.flatten() {
+        buffer.clear();
         // The hash equals the promised leaf if this is the submitted certificate.
-        merkle_tree_leaf(sct.timestamp, signed, sct.index, &mut leaf);
-        if leaf_hash(&leaf) == sct.leaf {
-            return Some((place, entry.timestamp));
+        merkle_tree_leaf(sct.timestamp, leaf.signed, sct.index, &mut buffer);
+        if leaf_hash(&buffer) == sct.leaf {
+            return Some((index, leaf.timestamp));
         }
     }
     None

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_ct::TileLeafRef;
+use lucarne_ct::TileEntries;
 use lucarne_load::Failure;
 use lucarne_load::http::{Request, Response};
 use lucarne_mint::now_ms;
@@ -129,11 +129,11 @@ fn cut(tile: &Tile, full: Bytes) -> Bytes {
     let end = match tile.level() {
         Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
         Level::Data => {
-            let mut rest = &full[..];
-            let read = (0..tile.width()).try_for_each(|_| TileLeafRef::read(&mut rest).map(drop));
-            match read {
-                Ok(()) => full.len() - rest.len(),
-                Err(_) => full.len(),
+            let mut entries = TileEntries::first(&full, tile.start_leaf(), tile.width().into());
+            if entries.by_ref().all(|entry| entry.is_ok()) {
+                entries.read()
+            } else {
+                full.len()
             }
         }
     };

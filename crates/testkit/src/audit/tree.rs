@@ -7,8 +7,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use lucarne_ct::{Fingerprint, Identity, TileLeafRef};
-use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use lucarne_ct::{Fingerprint, Identity, TileEntries, TileLeafRef};
+use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, tile_root};
 
 use super::{Promise, Seen, fingerprints};
 use crate::{Client, is_silence};
@@ -97,13 +97,14 @@ impl<'a> Walk<'a> {
     fn data_tile(
         &mut self,
         tile: &Tile,
-        mut bytes: &[u8],
+        bytes: &[u8],
         promises: &HashMap<Identity, Promise>,
         heads: &mut Heads<'_>,
     ) -> Result<()> {
-        let mut merkle_leaf = Vec::new();
-        for index in tile.start_leaf()..tile.end_leaf() {
-            let leaf = TileLeafRef::read(&mut bytes).with_context(|| format!("entry {index}"))?;
+        let mut buffer = Vec::new();
+        let mut entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
+        for (index, entry) in (tile.start_leaf()..).zip(entries.by_ref()) {
+            let leaf = entry.with_context(|| format!("entry {index}"))?.leaf;
             if leaf.index != index {
                 self.found(format!("entry {index} contains the index {}", leaf.index));
             }
@@ -114,17 +115,12 @@ impl<'a> Walk<'a> {
                 ));
             }
             self.chain_of(index, &leaf, promises.get(&identity));
-            merkle_leaf.clear();
-            leaf.merkle_tree_leaf(&mut merkle_leaf);
-            let hash = leaf_hash(&merkle_leaf);
+            let hash = leaf.leaf_hash(&mut buffer);
             self.leaf_hashes.push(hash);
             heads.push(hash, leaf.timestamp, &mut self.findings);
         }
-        ensure!(
-            bytes.is_empty(),
-            "{} bytes after the last entry",
-            bytes.len()
-        );
+        let rest = entries.rest().len();
+        ensure!(rest == 0, "{rest} bytes after the last entry");
         Ok(())
     }
 

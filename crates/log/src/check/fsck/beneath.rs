@@ -1,7 +1,8 @@
 //! Computation of a tile's hashes from lower tiles or from entries.
 
 use bytes::Bytes;
-use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use lucarne_ct::TileEntries;
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 
 use super::files::Files;
 use super::tiles::tile;
@@ -40,13 +41,9 @@ pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option
 async fn leaf_hashes(files: &dyn Files, of: Tile) -> Option<Bytes> {
     let data = Tile::new(Level::Data, of.index(), of.width())?;
     let entries = tile(files, data).await.ok()?;
-    let mut rest = entries.as_ref();
     let (mut hashes, mut buffer) = (Vec::new(), Vec::new());
-    for _ in 0..of.width() {
-        let leaf = lucarne_ct::TileLeafRef::read(&mut rest).ok()?;
-        buffer.clear();
-        leaf.merkle_tree_leaf(&mut buffer);
-        hashes.extend_from_slice(&leaf_hash(&buffer).0);
+    for entry in TileEntries::first(&entries, 0, of.width().into()) {
+        hashes.extend_from_slice(&entry.ok()?.leaf.leaf_hash(&mut buffer).0);
     }
     Some(hashes.into())
 }

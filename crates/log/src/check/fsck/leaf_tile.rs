@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, TileLeafRef};
-use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use lucarne_ct::{Fingerprint, TileEntries};
+use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 use tokio::task::JoinError;
 
 use super::file_error::FileError;
@@ -172,20 +172,20 @@ impl Seen {
 
     /// Reads and hashes the entries; returns `None` if an entry is invalid.
     fn read(&mut self, tile: Tile, entries: &[u8]) -> Option<Hashed> {
-        let mut rest = entries;
         let mut buffer = Vec::new();
         let mut hashed = Hashed::default();
-        let first = tile.index() * TILE_WIDTH;
-        for index in first..first + u64::from(tile.width()) {
-            let offset = entries.len() - rest.len();
+        let mut read = TileEntries::first(entries, tile.start_leaf(), tile.width().into());
+        for index in tile.start_leaf().. {
+            let offset = read.read();
             let here = |problem| (tile.path(), Some(offset as u64), Some(index), problem);
-            let leaf = match TileLeafRef::read(&mut rest) {
-                Ok(leaf) => leaf,
-                Err(error) => {
+            let leaf = match read.next() {
+                Some(Ok(entry)) => entry.leaf,
+                Some(Err(error)) => {
                     let (path, offset, entry, problem) = here(error.into());
                     self.found(path, offset, entry, problem);
                     return None;
                 }
+                None => break,
             };
             if leaf.index != index {
                 let (path, offset, entry, problem) = here(Problem::Index(leaf.index));
@@ -199,15 +199,14 @@ impl Seen {
             for fingerprint in leaf.fingerprints {
                 self.issuers.entry(fingerprint).or_insert(place);
             }
-            buffer.clear();
-            leaf.merkle_tree_leaf(&mut buffer);
-            hashed.hashes.extend_from_slice(&leaf_hash(&buffer).0);
+            let hash = leaf.leaf_hash(&mut buffer);
+            hashed.hashes.extend_from_slice(&hash.0);
             hashed.offsets.push(offset);
         }
-        if !rest.is_empty() {
-            let offset = (entries.len() - rest.len()) as u64;
-            let extra = Problem::Extra(rest.len());
-            self.found(tile.path(), Some(offset), None, extra);
+        let rest = read.rest().len();
+        if rest > 0 {
+            let extra = Problem::Extra(rest);
+            self.found(tile.path(), Some(read.read() as u64), None, extra);
         }
         Some(hashed)
     }

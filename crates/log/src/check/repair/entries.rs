@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_ct::{Roots, TileLeafError, TileLeafRef};
+use lucarne_ct::{Roots, TileEntries, TileEntry, TileLeafError, TileLeafRef};
 use lucarne_tlog::Tile;
 use tokio::task::spawn_blocking;
 
@@ -81,16 +81,14 @@ impl Judge {
     }
 
     fn choose(&self, versions: &Versions) -> Result<Bytes, EntriesError> {
-        let (mut rest, mut own) = (&versions.offered[..], versions.own.as_deref());
-        let mut chosen = Vec::with_capacity(rest.len());
-        for index in (versions.tile.start_leaf()..).take(versions.tile.width().into()) {
-            let offered = TileLeafRef::read(&mut rest)?;
-            // If an entry cannot be parsed, the entries after it cannot be found.
-            let logged = own.as_mut().and_then(|own| TileLeafRef::read(own).ok());
-            if logged.is_none() {
-                own = None;
-            }
-            let taken = self.take(logged, offered, &versions.issuers);
+        let (first, count) = (versions.tile.start_leaf(), versions.tile.width());
+        let mut chosen = Vec::with_capacity(versions.offered.len());
+        let own = versions.own.as_deref().unwrap_or_default();
+        let mut own = TileEntries::all(own, first).map_while(Result::ok);
+        for entry in TileEntries::first(&versions.offered, first, count.into()) {
+            let TileEntry { index, leaf, .. } = entry?;
+            let logged = own.next().map(|entry| entry.leaf);
+            let taken = self.take(logged, leaf, &versions.issuers);
             let taken = taken.map_err(|error| EntriesError::Parts(index, error))?;
             taken.encode(&mut chosen);
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use lucarne_ct::{TileEntries, TileEntry};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use super::failure::{Failure, NoSource};
@@ -35,13 +36,9 @@ impl Gathered {
     /// Adds those of `entries` that are still missing and have the right leaf hash. The first of
     /// `entries` has the index `first`.
     fn add(&mut self, first: u64, entries: &Bytes) {
-        let mut leaves = stored_tiles::Leaves::of(entries);
-        let (mut start, mut index) = (0, first);
-        while let Some(Ok(hash)) = leaves.next() {
-            let entry = entries.slice(start..leaves.end());
-            self.take(index, hash, entry);
-            start = leaves.end();
-            index += 1;
+        let mut buffer = Vec::new();
+        for TileEntry { index, bytes, leaf } in TileEntries::all(entries, first).flatten() {
+            self.take(index, leaf.leaf_hash(&mut buffer), entries.slice(bytes));
         }
     }
 

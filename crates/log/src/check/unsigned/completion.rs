@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lucarne_ct::{Certificate, Fingerprint, TileLeafRef};
+use lucarne_ct::{Certificate, Fingerprint, TileEntries, TileEntry, TileLeafRef};
 use tokio::task::spawn_blocking;
 
 use super::{Chains, Issuers, MAX_SEARCHES, submitted};
@@ -33,16 +33,14 @@ impl OnlyMention {
     /// Finds the place. Returns `None` if several entries name the issuer: damage does not repeat,
     /// so the issuer existed.
     pub(crate) fn of(issuer: &Fingerprint, entries: &[u8]) -> Option<Self> {
-        let (mut rest, mut only) = (entries, None);
-        while !rest.is_empty() {
-            let entry = entries.len() - rest.len();
-            let leaf = TileLeafRef::read(&mut rest).ok()?;
-            let end = entries.len() - rest.len();
+        let mut only = None;
+        for entry in TileEntries::all(entries, 0) {
+            let TileEntry { bytes, leaf, .. } = entry.ok()?;
             let count = leaf.fingerprints.len();
             for (position, fingerprint) in leaf.fingerprints.enumerate() {
                 let mention = OnlyMention {
-                    entry,
-                    fingerprint: end - issuer.0.len() * (count - position),
+                    entry: bytes.start,
+                    fingerprint: bytes.end - issuer.0.len() * (count - position),
                     position,
                 };
                 if fingerprint == *issuer && only.replace(mention).is_some() {

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, available_parallelism};
 
 use bytes::Bytes;
-use lucarne_ct::TileLeafRef;
-use lucarne_tlog::{Hash, TILE_WIDTH, leaf_hash, tile_root};
+use lucarne_ct::{TileEntries, TileEntry};
+use lucarne_tlog::{Hash, TILE_WIDTH, tile_root};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -105,23 +105,20 @@ fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
 }
 
 impl Unpacked {
-    /// Reads entries, the first of which has the index `first`; `leaf` is a buffer for one entry.
-    pub(super) fn read(mut entries: &[u8], first: u64, leaf: &mut Vec<u8>) -> Self {
+    /// Reads entries, the first of which has the index `first`; `buffer` is for one entry.
+    pub(super) fn read(entries: &[u8], first: u64, buffer: &mut Vec<u8>) -> Self {
         let width = TILE_WIDTH as usize;
         let mut records = Vec::with_capacity(width);
         let mut hashes = Vec::with_capacity(width * Hash::LENGTH);
-        for index in first..first + TILE_WIDTH {
-            let Ok(entry) = TileLeafRef::read(&mut entries) else {
-                break;
-            };
-            leaf.clear();
-            entry.merkle_tree_leaf(leaf);
-            hashes.extend_from_slice(&leaf_hash(leaf).0);
+        for TileEntry { index, leaf, .. } in TileEntries::all(entries, first).take(width).flatten()
+        {
+            hashes.extend_from_slice(&leaf.leaf_hash(buffer).0);
+            let timestamp_ms = leaf.timestamp;
             let place = LeafPosition {
                 index,
-                timestamp_ms: entry.timestamp,
+                timestamp_ms,
             };
-            records.push((entry.identity(), place));
+            records.push((leaf.identity(), place));
         }
         Unpacked {
             root: tile_root(&hashes),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, pin_mut};
-use lucarne_ct::{Identity, TileLeafRef};
+use lucarne_ct::{Identity, TileEntries, TileEntry};
 use lucarne_signer::Head;
-use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
+use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
 use super::{Follower, panicked};
@@ -149,19 +149,19 @@ fn append(
         return Err(FollowedTileError::Foreign);
     }
     let fresh = bytes.slice(tree.data.bytes.len()..);
-    let (first, mut rest, mut leaf_bytes) = (tree.size(), &fresh[..], Vec::new());
+    let (first, mut buffer) = (tree.size(), Vec::new());
     let (mut hashes, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-    while !rest.is_empty() && first + (hashes.len() as u64) < tile.end_leaf() {
-        let leaf = TileLeafRef::read(&mut rest)?;
-        leaf_bytes.clear();
-        leaf.merkle_tree_leaf(&mut leaf_bytes);
+    let missing = tile.end_leaf().saturating_sub(first);
+    for entry in TileEntries::all(&fresh, first).take(missing as usize) {
+        let TileEntry { index, bytes, leaf } = entry?;
+        let timestamp_ms = leaf.timestamp;
         let place = LeafPosition {
-            index: first + hashes.len() as u64,
-            timestamp_ms: leaf.timestamp,
+            index,
+            timestamp_ms,
         };
         entries.push((leaf.identity(), place));
-        hashes.push(leaf_hash(&leaf_bytes));
-        ends.push((fresh.len() - rest.len()) as u32);
+        hashes.push(leaf.leaf_hash(&mut buffer));
+        ends.push(bytes.end as u32);
     }
     tree.append_leaves(&hashes);
     tree.append_data(first, &fresh, &ends);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use lucarne_ct::{Fingerprint, TileLeafRef};
+use lucarne_ct::{Fingerprint, TileEntries};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
@@ -58,13 +58,12 @@ impl Reader {
             Some(Edge::Ready(stored)) if stored.plain.is_some() => stored.plain.unwrap_or_default(),
             _ => self.tiles.entries(&self.edge(&view).await?, tile).await?,
         };
-        let mut rest = &plain[..];
-        while !rest.is_empty() {
-            let leaf = TileLeafRef::read(&mut rest).map_err(|error| ReadError::Damaged {
+        for entry in TileEntries::all(&plain, tile.start_leaf()) {
+            let entry = entry.map_err(|error| ReadError::Damaged {
                 path: tile.path(),
                 problem: error.to_string(),
             })?;
-            if let Some(issuer) = leaf.fingerprints.into_iter().next() {
+            if let Some(issuer) = entry.leaf.fingerprints.into_iter().next() {
                 return Ok(Some(issuer));
             }
         }

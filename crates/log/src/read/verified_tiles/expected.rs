@@ -1,11 +1,10 @@
 //! The comparison of a file with the content that the tree requires.
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, TileLeafError};
+use lucarne_ct::{Fingerprint, TileEntries, TileLeafError};
 use lucarne_tlog::{Hash, tile_root};
 
 use crate::data::compress::gunzip;
-use crate::read::stored_tiles;
 
 /// The content of a file as far as it is known before reading.
 #[derive(Clone)]
@@ -78,10 +77,11 @@ impl Expected {
 /// Returns the entries with these leaf hashes, if the tile begins with them.
 fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpected> {
     let (due, _) = leaves.as_chunks::<{ Hash::LENGTH }>();
-    let mut entries = stored_tiles::Leaves::of(&plain);
+    let mut entries = TileEntries::all(&plain, 0);
+    let mut buffer = Vec::new();
     for (n, due) in due.iter().enumerate() {
         match entries.next() {
-            Some(Ok(found)) if found.0 == *due => {}
+            Some(Ok(found)) if found.leaf.leaf_hash(&mut buffer).0 == *due => {}
             Some(Ok(_)) => return Err(Unexpected::Foreign(n)),
             Some(Err(error)) => return Err(Unexpected::Entry(n, error)),
             None => {
@@ -92,7 +92,7 @@ fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpe
             }
         }
     }
-    let end = entries.end();
+    let end = entries.read();
     match plain.len() - end {
         extra if extra > 0 && !wider => Err(Unexpected::Extra(extra)),
         _ => Ok(plain.slice(..end)),

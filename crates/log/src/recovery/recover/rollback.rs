@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use lucarne_ct::{Fingerprint, TileLeafRef};
+use lucarne_ct::{Fingerprint, TileEntries};
 use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
@@ -169,13 +169,13 @@ async fn issuers(
     tile: Tile,
 ) -> Result<BTreeSet<Fingerprint>, ReadError> {
     let entries = tiles.entries(edge, tile).await?;
-    let (mut rest, mut issuers) = (&entries[..], BTreeSet::new());
-    while !rest.is_empty() {
-        let leaf = TileLeafRef::read(&mut rest).map_err(|error| ReadError::Damaged {
+    let mut issuers = BTreeSet::new();
+    for entry in TileEntries::all(&entries, tile.start_leaf()) {
+        let entry = entry.map_err(|error| ReadError::Damaged {
             path: tile.path(),
             problem: error.to_string(),
         })?;
-        issuers.extend(leaf.fingerprints);
+        issuers.extend(entry.leaf.fingerprints);
     }
     Ok(issuers)
 }
