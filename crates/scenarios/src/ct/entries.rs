@@ -54,7 +54,7 @@ impl From<EntryError> for FetchError {
     }
 }
 
-/// What the entries of a data tile have.
+/// The hashes, issuers and newest time of the entries of a data tile.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTile {
     /// Leaf hash of each entry.
