@@ -10,6 +10,11 @@ use crate::config::messenger::Messenger;
 /// The pause between a failed attempt to lead and the next attempt.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
+/// The time in which another instance replaces a leader that fails. A follower is healthy for this
+/// long without a leader: its submissions wait, and all followers lose the leader at the same time,
+/// so that a balancer would have no instance left. Shorter than the time that submissions wait.
+pub(crate) const CHANGE_OF_LEADER: Duration = Duration::from_secs(4);
+
 /// The configuration of this process as one of several instances of a log.
 #[derive(Clone, Debug)]
 pub struct Instances {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::messenger::MessengerError;
 use crate::error::SubmitError;
 use crate::shared::Shared;
-use crate::submit::forward_queue::{Queued, QueuedLanes};
+use crate::submit::forward_queue::{Leader, Queued, QueuedLanes};
 use crate::submit::forward_wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
 use crate::submit::submission::At;
 
@@ -30,8 +30,6 @@ const MOST_FRESH: usize = 64;
 const MOST_OLD: usize = 16;
 /// Bytes after which a batch takes no further entry.
 const MOST_BYTES: usize = 1 << 20;
-/// Time after which an instance that has the lease, and does not lead, is reported.
-const NOT_LEADING: Duration = Duration::from_secs(5);
 /// Maximum time that an entry waits for other entries of its batch.
 const MOST_GATHERING: Duration = Duration::from_millis(20);
 
@@ -121,11 +119,8 @@ impl Shared {
             Ok(answer) if answer.status == Status::Taken => answer,
             // The other instance is no longer the leader: find the new leader at once.
             Ok(answer) if answer.status == Status::NotLeading => {
-                if self.instance.leads_not(&leader) >= NOT_LEADING {
-                    let address = leader.address.clone();
-                    let problem = Undelivered::NotLeading { address };
-                    self.status.note_refusal(Some(problem.to_string()));
-                }
+                let address = leader.address.clone();
+                self.not_led(&leader, &Undelivered::NotLeading { address });
                 return self.instance.nudge.notify_one();
             }
             Ok(answer) => {
@@ -133,8 +128,9 @@ impl Shared {
                     .status
                     .note_refusal(Some(refused(answer.status).to_string()));
             }
-            Err(undelivered) => return self.status.note_refusal(Some(undelivered.to_string())),
+            Err(undelivered) => return self.not_led(&leader, &undelivered),
         };
+        self.instance.leads();
         self.status.note_refusal(None);
         let session = self.submissions.session.load();
         if let Some(forwarder) = session.as_ref().and_then(|session| session.follows()) {
@@ -145,6 +141,14 @@ impl Shared {
         for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
             // The client may have disconnected.
             let _ = told.send(outcome);
+        }
+    }
+
+    /// Records that the instance with the lease does not lead or respond. While another instance
+    /// takes the lead, this is no problem.
+    fn not_led(&self, leader: &Leader, problem: &Undelivered) {
+        if self.instance.leads_not(leader, Instant::now()) {
+            self.status.note_refusal(Some(problem.to_string()));
         }
     }
 

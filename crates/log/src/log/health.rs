@@ -7,6 +7,7 @@ use lucarne_ct::Verification;
 use parking_lot::Mutex;
 
 use crate::check::scrub::wrong_names;
+use crate::config::instances::CHANGE_OF_LEADER;
 use crate::index::backlog::Backlog;
 use crate::index::dedup::Dedup;
 use crate::index::unreadable_entries::POSTDATED_MS;
@@ -71,14 +72,14 @@ impl Prober {
             Err(_) if self.last.lock().is_none() => drop(self.asking.lock().await),
             Err(_) => {}
         }
-        self.answer(state)
+        self.answer(state_check(state, log.status.state_age()))
     }
 
     /// Returns the last result, with the current state of the log.
-    fn answer(&self, state: State) -> Health {
+    fn answer(&self, now: Check) -> Health {
         let last = self.last.lock();
         let Some(answer) = last.as_ref() else {
-            let mut checks = vec![state_check(state)];
+            let mut checks = vec![now];
             checks.push(Check {
                 name: "answer",
                 ok: false,
@@ -87,7 +88,6 @@ impl Prober {
             return Health { checks };
         };
         let mut health = answer.health.clone();
-        let now = state_check(state);
         match health
             .checks
             .iter_mut()
@@ -116,7 +116,8 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
     let (lock, storage, files) =
         tokio::join!(lock_check(log), storage_check(log), files_check(log));
     let verification = verification_check(&log.config.verification);
-    let mut checks = vec![state_check(state), lock, storage, files, verification];
+    let state = state_check(state, log.status.state_age());
+    let mut checks = vec![state, lock, storage, files, verification];
     // A retired log signs nothing, so its last checkpoint gets old.
     if !retired {
         let now_ms = log.config.clock.now_ms();
@@ -147,7 +148,7 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
     checks
 }
 
-fn state_check(state: State) -> Check {
+fn state_check(state: State, age: Duration) -> Check {
     let (ok, detail) = match state {
         State::Running => (true, "running".into()),
         State::Retired => (true, "retired: read-only".into()),
@@ -156,7 +157,10 @@ fn state_check(state: State) -> Check {
         State::Following {
             leader: Some(address),
         } => (true, format!("following {address}")),
-        State::Following { leader: None } => (false, "following; no instance leads".into()),
+        State::Following { leader: None } => (
+            age < CHANGE_OF_LEADER,
+            "following; no instance leads".into(),
+        ),
         State::Stopped { reason, .. } => (false, reason),
     };
     Check {
@@ -365,7 +369,32 @@ fn clock_check(now_ms: u64, signed_ms: Option<u64>, ahead_ms: u64) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submit::forward_queue::Leader;
     use crate::submit::submission::tests::{World, settled, stop};
+
+    #[tokio::test]
+    async fn a_change_of_the_leader_is_no_problem_until_it_fails() {
+        let follows = State::Following { leader: None };
+        let second = Duration::from_secs(1);
+        assert!(state_check(follows.clone(), CHANGE_OF_LEADER - second).ok);
+        assert!(!state_check(follows, CHANGE_OF_LEADER).ok);
+        assert!(!state_check(State::Starting, second).ok);
+
+        let cache = tempfile::tempdir().unwrap();
+        let log = World::new(cache.path()).await.start();
+        let (instance, now) = (&log.instance, tokio::time::Instant::now());
+        let leader = |epoch| Leader {
+            address: "a:1".into(),
+            epoch,
+        };
+        assert!(!instance.leads_not(&leader(1), now));
+        assert!(!instance.leads_not(&leader(1), now + second));
+        assert!(instance.leads_not(&leader(1), now + CHANGE_OF_LEADER));
+        assert!(!instance.leads_not(&leader(2), now + CHANGE_OF_LEADER));
+        instance.leads();
+        assert!(!instance.leads_not(&leader(2), now + 3 * CHANGE_OF_LEADER));
+        stop(&log).await;
+    }
 
     #[tokio::test]
     async fn an_index_whose_disk_hangs_is_reported() {

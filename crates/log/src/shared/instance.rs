@@ -1,14 +1,12 @@
 //! This process among the instances of a log.
 
-use std::time::Duration;
-
 use lucarne_storage::HolderId;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
-use crate::config::instances::holder_id;
+use crate::config::instances::{CHANGE_OF_LEADER, holder_id};
 use crate::error::ReadError;
 use crate::submit::forward_queue::Leader;
 
@@ -28,7 +26,7 @@ pub(crate) struct Instance {
     /// The time until which no instance can have published a newer checkpoint than this process
     /// has; `None` if another instance leads, or while this process publishes a checkpoint.
     newest_until: Mutex<Option<Instant>>,
-    /// The instance that has the lease and first responded at this time that it does not lead.
+    /// The instance that has the lease, and does not lead or respond since this time.
     leads_not: Mutex<Option<(Leader, Instant)>>,
 }
 
@@ -54,13 +52,18 @@ impl Instance {
         }
     }
 
-    /// Records that the instance with the lease has responded that it does not lead. Returns the
-    /// time since its first response of this kind.
-    pub(crate) fn leads_not(&self, leader: &Leader) -> Duration {
+    /// Records that the instance with the lease does not respond, or responds that it does not
+    /// lead. Returns whether this has lasted longer than a change of the leader lasts.
+    pub(crate) fn leads_not(&self, leader: &Leader, now: Instant) -> bool {
         let mut known = self.leads_not.lock();
         let same = known.take_if(|(known, _)| *known == *leader);
-        let (_, since) = known.insert(same.unwrap_or_else(|| (leader.clone(), Instant::now())));
-        since.elapsed()
+        let (_, since) = known.insert(same.unwrap_or_else(|| (leader.clone(), now)));
+        now.saturating_duration_since(*since) >= CHANGE_OF_LEADER
+    }
+
+    /// Records that the instance with the lease leads.
+    pub(crate) fn leads(&self) {
+        *self.leads_not.lock() = None;
     }
 
     /// Returns whether this process surely has the newest checkpoint that any instance has

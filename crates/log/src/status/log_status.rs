@@ -21,7 +21,8 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 pub(crate) struct LogStatus {
     config: Arc<LogConfig>,
     metrics: Arc<LogMetrics>,
-    state: Mutex<State>,
+    /// The state, and the time of its last change.
+    state: Mutex<(State, Instant)>,
     /// True until the first attempt to open the log has ended, successfully or not.
     starting: watch::Sender<bool>,
     closing: AtomicBool,
@@ -47,7 +48,7 @@ impl LogStatus {
         LogStatus {
             config,
             metrics,
-            state: Mutex::new(State::Starting),
+            state: Mutex::new((State::Starting, Instant::now())),
             starting: watch::Sender::new(true),
             closing: AtomicBool::new(false),
             closing_since: OnceLock::new(),
@@ -62,7 +63,12 @@ impl LogStatus {
     }
 
     pub(crate) fn state(&self) -> State {
-        self.state.lock().clone()
+        self.state.lock().0.clone()
+    }
+
+    /// Returns the time since the state changed.
+    pub(crate) fn state_age(&self) -> Duration {
+        self.state.lock().1.elapsed()
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -71,7 +77,11 @@ impl LogStatus {
         self.metrics.up.set(i64::from(takes));
         self.metrics.leads.set(i64::from(leads));
         let starting = state == State::Starting;
-        *self.state.lock() = state;
+        let mut known = self.state.lock();
+        if known.0 != state {
+            *known = (state, Instant::now());
+        }
+        drop(known);
         self.starting.send_replace(starting);
     }
 
