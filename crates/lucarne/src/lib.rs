@@ -125,6 +125,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Adopt(options) => commands::adopt::run(options),
         Command::GiveBack(options) => commands::give_back::run(options),
         Command::Lock(Lock::Show(options)) => commands::lock::show::run(options),
+        Command::Lock(Lock::Copy(options)) => commands::lock::copy::run(options),
         Command::Lock(Lock::Rebuild(options)) => commands::lock::rebuild::run(options),
         Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Fsck(options) => commands::fsck::run(options),

@@ -144,7 +144,7 @@ pub(crate) async fn watched_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, Loc
 }
 
 /// Returns the URL of a path, so that no path is taken for another URL.
-fn sqlite(path: &std::path::Path) -> String {
+pub(crate) fn sqlite(path: &std::path::Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
@@ -347,7 +347,13 @@ impl LateLock {
     pub(crate) async fn open(&self) -> Result<&dyn Lock, LockError> {
         let open = || {
             let (place, observer) = (self.place.clone(), self.observer.clone());
-            async move { lock(&place, observer).await }
+            async move {
+                let lock = lock(&place, observer).await?;
+                if let Some(doubt) = lock.doubt() {
+                    tracing::warn!(lock = %place, doubt, "the lock may not be the newest");
+                }
+                Ok(lock)
+            }
         };
         let failed = |reason: &str| LockError::Failed {
             location: self.place.to_string(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
 use lucarne_http::{Validity, tls_hosts};
-use lucarne_log::{Fatal, KnownCheckpoint, KnownCheckpoints, Log, SourceResponse};
-use lucarne_storage::{AssetError, Assets, Lock, LockError, PosixAssets};
+use lucarne_log::{Fatal, Instances, KnownCheckpoint, KnownCheckpoints, Log, SourceResponse};
+use lucarne_storage::{AssetError, Assets, Lease, Lock, LockError, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, Severity, rfc3339};
@@ -234,6 +234,9 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     if let Err(error) = lock.check().await {
         lock_failed(&error, report);
     }
+    if let Some(doubt) = lock.doubt() {
+        report.warning(config.checkpoints.line, "checkpoints", doubt);
+    }
     let mut asking = ask_outside(config);
     let mut not_created = Vec::new();
     for (log, bucket) in config.logs.iter().zip(buckets) {
@@ -397,6 +400,15 @@ async fn existing(
             return report.add(Severity::LogProblem, log.submission.line, key, message);
         }
     }
+    if log.instances.is_none()
+        && let Some(address) = living_leader(log, lock).await
+    {
+        let message = format!(
+            "the instance at {address} leads this log, and this configuration has no `instances`: \
+             each process would stop the other. Configure `instances`, or stop the other instances"
+        );
+        report.warning(log.line, log.key_path("instances"), message);
+    }
     if directory_problem.is_some() {
         return;
     }
@@ -425,6 +437,22 @@ async fn existing(
     if let Err(fatal) = Log::examine(&settings, assets, lock).await {
         report.add(of_session(&fatal), line, key, fatal.to_string());
     }
+}
+
+/// Returns the address of the instance that leads the log, if it changes lock or lease now. A lease
+/// that a killed instance left does not change.
+async fn living_leader(log: &LogSettings, lock: &dyn Lock) -> Option<String> {
+    let id = log.key.log_id().0;
+    let look = async || {
+        let (lease, checkpoint) = (Lease::load(lock, &id).await, lock.load(&id).await);
+        Some((lease.ok()??, checkpoint.ok()??))
+    };
+    let before = look().await?;
+    before.0.holder?;
+    // A leader shows a sign of life within this time.
+    tokio::time::sleep(Instances::LEASE).await;
+    let after = look().await?;
+    (after != before && after.0.holder.is_some()).then_some(after.0.address)
 }
 
 /// Reports a clock with which the log does not sign, and warns if it signs only with

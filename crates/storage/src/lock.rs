@@ -43,6 +43,11 @@ pub trait Lock: Send + Sync + 'static {
     /// used afterwards. Dropping a lock without closing it loses nothing.
     async fn close(&self) {}
 
+    /// Returns the reason why the newest commits of the lock may be missing, as text for operators.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the location of the lock for messages: a file, or a URL without its password.
     fn location(&self) -> String;
 }

@@ -106,6 +106,16 @@ impl SqlLock {
         Self::open(place).await
     }
 
+    /// Writes a copy of an SQLite lock to a new file, with all commits up to now.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`look`](Self::look). [`LockError::Unusable`] if the file exists, if the lock
+    /// is on a server, or if its newest commits may be missing.
+    pub async fn copy(place: &str, to: &std::path::Path) -> Result<(), LockError> {
+        opening::copy(&DatabaseUrl::parse(place)?, to).await
+    }
+
     /// Returns `true` if a lock exists, of any log: a file, or the table on a server.
     ///
     /// # Errors
@@ -216,6 +226,10 @@ impl Lock for SqlLock {
         self.database.close().await;
     }
 
+    fn doubt(&self) -> Option<String> {
+        self.database.doubt()
+    }
+
     fn location(&self) -> String {
         self.database.location()
     }
@@ -235,6 +249,11 @@ trait Database: Send + Sync + 'static {
 
     /// See [`Lock::check`].
     async fn probe(&self) -> Result<(), LockError>;
+
+    /// See [`Lock::doubt`].
+    fn doubt(&self) -> Option<String> {
+        None
+    }
 
     /// See [`Lock::location`].
     fn location(&self) -> String;

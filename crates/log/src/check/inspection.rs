@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointError, verify_checkpoint};
-use lucarne_storage::{Assets, Lock};
+use lucarne_storage::{Assets, Lease, LeaseError, Lock};
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ impl FoundCheckpoint {
 }
 
 /// The state of a log in lock, journal and storage.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Inspection {
     /// The checkpoint in the lock.
     pub lock: Option<FoundCheckpoint>,
@@ -60,6 +60,11 @@ pub struct Inspection {
     pub bridge: Vec<Step>,
     /// The error with which the log's start would fail; `None` if the log would start.
     pub refusal: Option<String>,
+    /// The reason why the newest commits of the lock may be missing.
+    pub doubt: Option<String>,
+    /// The lease of the log, or the reason why it cannot be read; `None` if the log never had
+    /// several instances.
+    pub lease: Option<Result<Lease, String>>,
 }
 
 /// See [`Log::inspect`](crate::log::Log::inspect).
@@ -68,15 +73,22 @@ pub(crate) async fn inspect(
     assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
 ) -> Result<Inspection, Fatal> {
-    match steadily(config, assets, lock).await? {
-        Ok(judged) => sound(config, &**assets, judged).await,
-        Err((held, fatal)) => Ok(Inspection {
+    let mut inspection = match steadily(config, assets, lock).await? {
+        Ok(judged) => sound(config, &**assets, judged).await?,
+        Err((held, fatal)) => Inspection {
             lock: held.map(|note| FoundCheckpoint::read(&note, config)),
             published: published(config, &**assets).await?,
-            bridge: Vec::new(),
             refusal: Some(fatal.to_string()),
-        }),
-    }
+            ..Inspection::default()
+        },
+    };
+    inspection.doubt = lock.doubt();
+    inspection.lease = match Lease::load(lock, &config.key.log_id().0).await {
+        Ok(lease) => lease.map(Ok),
+        Err(LeaseError::Lock(error)) => return Err(error.into()),
+        Err(error) => Some(Err(error.to_string())),
+    };
+    Ok(inspection)
 }
 
 /// See [`Log::hold_against`](crate::log::Log::hold_against). The caller fetched the known
@@ -146,7 +158,7 @@ async fn sound(
         lock: Some(FoundCheckpoint::read(&judged.head.note, config)),
         published,
         bridge: steps.filter(|step| step.new_size > from).collect(),
-        refusal: None,
+        ..Inspection::default()
     })
 }
 

@@ -1,5 +1,6 @@
 //! `lucarne lock`: inspection and recovery of the lock.
 
+pub(crate) mod copy;
 mod never_published;
 pub(crate) mod options;
 mod outside;

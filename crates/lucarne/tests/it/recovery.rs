@@ -43,6 +43,7 @@ impl Operator {
                 here("new/lock.sqlite"),
             ),
             ("/var/lib/lucarne-lock/checkpoints.db", here("lock.sqlite")),
+            ("/var/lib/lucarne-lock/moved.db", here("moved.sqlite")),
             ("/srv/lucarne/example2026h2", data),
             ("/backup/example2026h2", here("copy")),
         ];
@@ -308,6 +309,18 @@ fn the_log_moves() {
     let cache = operator.log.path().join("cache").display().to_string();
     let moved = configuration.replace(&cache, &new.join("cache").display().to_string());
     fs::write(new.join("lucarne.yaml"), moved).unwrap();
+    // The newest commits are in another file than the lock.
+    operator.server.take().unwrap().kill().unwrap();
+    let lock = operator.log.path().join("lock.sqlite");
+    assert!(lock.with_extension("sqlite-wal").exists());
+    copy(&lock, &new.join("lock.sqlite"));
+    copy(&operator.log.data(), &new.join("data"));
+    let configuration = new.join("lucarne.yaml").display().to_string();
+    let show = ["lock", "show", "-c", &configuration];
+    let shown = Launch::new(LUCARNE).args(show).directory(&new).run();
+    assert_has(&all(&shown.unwrap()), "-wal file is missing");
+    fs::remove_file(new.join("lock.sqlite")).unwrap();
+    fs::remove_dir_all(new.join("data")).unwrap();
     operator.follow("The log moves to another machine");
     operator.is_well();
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::dialect::{Dialect, SQLITE};
+use super::renewal;
 use crate::LockError;
 
 /// The table of older versions of Sunlight, with `body TEXT`. Values are written as text, so that
@@ -39,6 +40,8 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct DatabaseFile {
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
+    /// Whether the write-ahead log is missing, and with it perhaps the newest commits.
+    pub(super) lacks_log: bool,
 }
 
 impl DatabaseFile {
@@ -60,12 +63,13 @@ impl DatabaseFile {
             let reason = "this is a directory; the lock database is a file";
             return Err(unusable(path, reason));
         }
-        let mut start = [0; MAGIC.len()];
+        let mut start = [0; 64];
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match read {
-            Ok(()) if &start == MAGIC => Ok(Self {
+            Ok(()) if start.starts_with(MAGIC) => Ok(Self {
                 path: path.to_owned(),
                 identity: identity(&metadata),
+                lacks_log: is_in_use(&start) && !renewal::beside(path, "-wal").exists(),
             }),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(unusable(
                 path,
@@ -81,6 +85,16 @@ impl DatabaseFile {
         }
     }
 
+    /// See [`Lock::doubt`](crate::Lock::doubt).
+    pub(super) fn doubt(&self) -> Option<String> {
+        self.lacks_log.then(|| {
+            "the lock database was not closed, and its -wal file is missing. If this is a copy of a \
+             lock, its newest checkpoints may be missing, and no log must sign with it: copy the \
+             lock with `lucarne lock copy`"
+                .into()
+        })
+    }
+
     /// Fails if the path no longer leads to the open file. Otherwise, commits would go to a file
     /// that no process finds again.
     pub(super) fn still_there(&self) -> Result<(), LockError> {
@@ -94,6 +108,27 @@ impl DatabaseFile {
             )),
         }
     }
+}
+
+/// Value of `PRAGMA user_version` while a process commits to the database. The write-ahead log then
+/// has commits that the database lacks.
+const IN_USE: i32 = i32::from_be_bytes(*b"Luca");
+
+/// Returns whether the first bytes of a file are the header of a database in WAL mode whose process
+/// has not closed it.
+fn is_in_use(header: &[u8; 64]) -> bool {
+    header[18] == 2 && header[60..] == IN_USE.to_be_bytes()
+}
+
+/// Marks the database as in use, or as closed, and returns whether the mark was changed. Other
+/// values of `user_version` remain.
+pub(super) fn mark(connection: &Connection, in_use: bool) -> rusqlite::Result<bool> {
+    let (old, new) = if in_use { (0, IN_USE) } else { (IN_USE, 0) };
+    let found: i32 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
+    if found == old {
+        connection.pragma_update(None, "user_version", new)?;
+    }
+    Ok(found == old)
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, LockError> {

@@ -1,5 +1,8 @@
 //! Read access to an SQLite lock database while another process commits to it.
 
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -15,6 +18,7 @@ use crate::{LockError, LogId};
 /// and checkpoints of the write-ahead log never wait for the reader.
 pub(super) struct Looking {
     path: PathBuf,
+    file: DatabaseFile,
 }
 
 impl Looking {
@@ -31,9 +35,31 @@ impl Looking {
                 );
                 return Err(unusable(&path, &reason));
             }
-            DatabaseFile::examine(&path)?;
+            let file = DatabaseFile::examine(&path)?;
             dialect(&path, &connect(&path)?)?;
-            Ok(Self { path })
+            Ok(Self { path, file })
+        })
+        .await
+    }
+
+    /// See [`SqlLock::copy`](super::SqlLock::copy).
+    pub(super) async fn copy(&self, to: &Path) -> Result<(), LockError> {
+        if let Some(doubt) = self.file.doubt() {
+            return Err(unusable(&self.path, &doubt));
+        }
+        let (path, to) = (self.path.clone(), to.to_owned());
+        blocking(move || {
+            let exists = |e: io::Error| unusable(&to, &format!("cannot be created: {e}"));
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            let file = options.open(&to).map_err(exists)?;
+            let copied = connect(&path)?.execute("VACUUM INTO ?", [to.display().to_string()]);
+            copied.map_err(|e| failed(&path, "copy it", message(&e)))?;
+            let sync = || {
+                file.sync_all()?;
+                renewal::sync_directory(&std::path::absolute(&to)?)
+            };
+            sync().map_err(|e| failed(&to, "sync it", e.to_string()))
         })
         .await
     }
@@ -71,6 +97,10 @@ impl Database for Looking {
 
     async fn probe(&self) -> Result<(), LockError> {
         Err(self.read_only("write"))
+    }
+
+    fn doubt(&self) -> Option<String> {
+        self.file.doubt()
     }
 
     fn location(&self) -> String {

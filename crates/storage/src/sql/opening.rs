@@ -1,5 +1,7 @@
 //! Functions that open the databases of this build, as selected by cargo features.
 
+use std::path::Path;
+
 use super::Database;
 use super::TesseraState;
 use super::database_url::DatabaseUrl;
@@ -38,6 +40,19 @@ pub(super) async fn look(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockE
         #[cfg(feature = "sqlite")]
         DatabaseUrl::Sqlite(path) => Ok(Box::new(Looking::into(path).await?)),
         server => open(server).await,
+    }
+}
+
+/// See [`SqlLock::copy`](super::SqlLock::copy).
+pub(super) async fn copy(place: &DatabaseUrl, to: &Path) -> Result<(), LockError> {
+    match place {
+        #[cfg(feature = "sqlite")]
+        DatabaseUrl::Sqlite(path) => Looking::into(path).await?.copy(to).await,
+        server => Err(LockError::Unusable {
+            location: server.to_string(),
+            reason: "only an SQLite lock is a file. Copy the database with the tools of its server"
+                .into(),
+        }),
     }
 }
 

@@ -177,7 +177,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn sync_directory(of: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(of: &Path) -> io::Result<()> {
     File::open(of.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 

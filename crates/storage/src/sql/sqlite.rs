@@ -13,8 +13,8 @@ use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::Mutex;
 
 use super::database_file::{
-    DURABLE, DatabaseFile, FLAGS, connect, dialect, failed, is_read_only, is_refusal, message,
-    unusable,
+    DURABLE, DatabaseFile, FLAGS, connect, dialect, failed, is_read_only, is_refusal, mark,
+    message, unusable,
 };
 use super::dialect::{Dialect, SQLITE};
 use super::{Change, Database, renewal};
@@ -37,6 +37,8 @@ const FOLD_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub(super) struct Sqlite {
     path: PathBuf,
     dialect: Dialect,
+    /// See [`Lock::doubt`](crate::Lock::doubt).
+    doubt: Option<String>,
     open: Arc<Mutex<Open>>,
 }
 
@@ -51,18 +53,21 @@ impl Sqlite {
             let file = DatabaseFile::examine(&path)?;
             let connection = connect(&path)?;
             let dialect = dialect(&path, &connection)?;
+            let doubt = file.doubt();
             let open = Open {
                 file,
                 connection: Some(connection),
                 closed: false,
                 folded: false,
                 unfolded: 0,
+                marked: false,
                 known: HashMap::new(),
                 doubt: None,
             };
             Ok(Self {
                 path,
                 dialect,
+                doubt,
                 open: Arc::new(Mutex::new(open)),
             })
         })
@@ -123,6 +128,10 @@ impl Database for Sqlite {
         self.run("write", work).await.map(|_| ())
     }
 
+    fn doubt(&self) -> Option<String> {
+        self.doubt.clone()
+    }
+
     fn location(&self) -> String {
         self.path.display().to_string()
     }
@@ -130,6 +139,7 @@ impl Database for Sqlite {
     async fn close(&self) {
         let work = |open: &mut Open| {
             open.closed = true;
+            open.unmark();
             match open.connection.take().map(Connection::close) {
                 Some(Err((_, e))) => Err(failed(&open.file.path, "close", message(&e))),
                 _ => Ok(()),
@@ -145,8 +155,14 @@ impl Database for Sqlite {
 /// which may take long.
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            let close = move || drop(connection);
+        let (marked, connection) = (self.marked, self.connection.take());
+        if let Some(connection) = connection {
+            let close = move || {
+                if marked {
+                    let _ = mark(&connection, false);
+                }
+                drop(connection);
+            };
             // If no thread can be started, the closure is dropped here and closes the connection.
             let _ = std::thread::Builder::new().spawn(close);
         }
@@ -165,6 +181,8 @@ struct Open {
     folded: bool,
     /// Number of commits since the last copy.
     unfolded: u32,
+    /// Whether this process has marked the database as in use.
+    marked: bool,
     /// The rows that this process has read or committed, with their values at that time.
     known: HashMap<LogId, Vec<u8>>,
     /// The reason why a write or sync has failed, with its change.
@@ -207,7 +225,16 @@ impl Open {
             match self.fold(FOLD_ALL) {
                 // If another process is working, not all of the log is copied. That process is
                 // alive, so nothing was left behind, and it is responsible for its own commits.
-                Ok(_) => self.folded = true,
+                Ok(_) => {
+                    self.folded = true;
+                    // An earlier process was killed, and its whole log is in the database now.
+                    if let Some(connection) = &self.connection
+                        && !self.file.lacks_log
+                        && mark(connection, false).is_ok_and(|changed| changed)
+                    {
+                        let _ = self.fold(FOLD_ALL);
+                    }
+                }
                 // The database cannot be written either, and its content can still be read.
                 Err(error) if is_read_only(&error) => {}
                 Err(error) => {
@@ -271,17 +298,32 @@ impl Open {
         Ok(done)
     }
 
-    /// Copies the write-ahead log into the database at intervals. SQLite's own copying would not
-    /// report a failure.
+    /// Copies the write-ahead log into the database at intervals, and after the first commit with
+    /// the mark of a database in use. SQLite's own copying would not report a failure.
     fn fold_now_and_then(&mut self) {
-        if self.unfolded < FOLD_AFTER {
+        if self.unfolded < FOLD_AFTER && self.marked {
             return;
         }
         self.unfolded = 0;
-        if let Err(error) = self.fold(FOLD)
+        self.marked = true;
+        let marked = self
+            .connection
+            .as_ref()
+            .map_or(Ok(false), |it| mark(it, true));
+        if let Err(error) = marked.and_then(|_| self.fold(FOLD))
             && !is_refusal(&error)
         {
             self.doubt = Some((message(&error), None));
+        }
+    }
+
+    /// Removes the mark, unless a write has failed.
+    fn unmark(&mut self) {
+        if let Some(connection) = &self.connection
+            && std::mem::take(&mut self.marked)
+            && self.doubt.is_none()
+        {
+            let _ = mark(connection, false);
         }
     }
 

@@ -300,3 +300,63 @@ async fn no_database_is_made_beside_commits_of_one_that_is_gone() {
     assert!(error.to_string().contains("locks.db-wal"), "{error}");
     assert!(!robbed.path().exists());
 }
+
+/// A file of a database in use was copied without its write-ahead log.
+#[tokio::test]
+async fn a_copy_without_the_newest_commits_is_named() {
+    let (working, copied) = (Place::new(), Place::new());
+    let doubt = |place: &Place| {
+        let text = place.text();
+        async move { SqlLock::look(&text).await.unwrap().doubt() }
+    };
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    assert_eq!(doubt(&working).await, None);
+    std::fs::copy(working.path(), copied.path()).unwrap();
+    let said = doubt(&copied).await.unwrap();
+    assert!(said.contains("-wal file is missing"), "{said}");
+    let opened = SqlLock::open(&copied.text()).await.unwrap();
+    assert_eq!(opened.doubt(), Some(said));
+    assert_eq!(opened.load(&LOG).await.unwrap().unwrap(), b"0");
+    opened.close().await;
+    let to = copied.0.path().join("copy.db");
+    let refused = SqlLock::copy(&copied.text(), &to).await.unwrap_err();
+    assert!(refused.to_string().contains("-wal"), "{refused}");
+
+    // With its log, and after it is closed, the database is complete.
+    let complete = Place::new();
+    copy(&working.path(), &complete.path());
+    let opened = SqlLock::open(&complete.text()).await.unwrap();
+    assert_eq!(opened.load(&LOG).await.unwrap().unwrap(), b"1");
+    opened.close().await;
+    assert_eq!(doubt(&complete).await, None);
+    lock.close().await;
+    assert_eq!(doubt(&working).await, None);
+}
+
+#[tokio::test]
+async fn a_lock_in_use_is_copied_with_all_its_commits() {
+    let (working, copied) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    for n in 1..300_u32 {
+        let (old, new) = ((n - 1).to_string(), n.to_string());
+        lock.replace(&LOG, old.as_bytes(), new.as_bytes())
+            .await
+            .unwrap();
+    }
+    SqlLock::copy(&working.text(), &copied.path())
+        .await
+        .unwrap();
+    assert_eq!(
+        copied.path().metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let again = SqlLock::copy(&working.text(), &copied.path()).await;
+    assert!(again.is_err(), "a file is never overwritten");
+    let copy = SqlLock::open(&copied.text()).await.unwrap();
+    assert_eq!(copy.doubt(), None);
+    assert_eq!(copy.load(&LOG).await.unwrap().unwrap(), b"299");
+    copy.close().await;
+}

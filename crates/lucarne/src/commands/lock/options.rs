@@ -17,6 +17,12 @@ pub enum Lock {
     #[command(after_help = LOOKING_CODES)]
     Show(Look),
 
+    /// Copy an SQLite lock to a new file, to move it to another machine
+    ///
+    /// Copies the newest commits, too, which are in another file (-wal). Refuses while a log of the
+    /// lock runs: the copy would be older than the lock after the next round.
+    Copy(Copy),
+
     /// Rebuild a lost lock from the log's own data
     ///
     /// Writes the newest checkpoint of data and journal to a lock that has no checkpoint of this
@@ -26,6 +32,18 @@ pub enum Lock {
     /// a copy. Refuses if the tiles, the journal, the index in the cache or an outside checkpoint
     /// are newer. Never overwrites a checkpoint, except with --replace-older or --never-published.
     Rebuild(Box<Rebuild>),
+}
+
+/// Options of `lucarne lock copy`.
+#[derive(Debug, clap::Args)]
+pub struct Copy {
+    /// File to create
+    #[arg(value_name = "FILE")]
+    pub to: PathBuf,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
 }
 
 /// Options of `lucarne lock rebuild`.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use lucarne_log::{Fatal, FoundCheckpoint, Inspection, Log};
+use lucarne_storage::Lease;
 use serde_json::json;
 
 use crate::commands::looking::{self, Look, Report, Verdict};
@@ -50,6 +51,9 @@ fn report(log: &LogSettings, lock: &str, data: &str, inspection: &Inspection) ->
         looking::lines(inspection.lock.as_ref()),
         looking::lines(inspection.published.as_ref()),
     );
+    if let Some(lease) = &inspection.lease {
+        text += &format!("  lease        {}\n", of_lease(lease));
+    }
     if inspection.refusal.is_none() {
         let ahead = ahead(inspection);
         let between = ahead.as_deref().unwrap_or(NOTHING);
@@ -64,6 +68,15 @@ fn report(log: &LogSettings, lock: &str, data: &str, inspection: &Inspection) ->
         "log_id": log.key.log_id().to_string(),
         "lock": {"location": lock, "checkpoint": looking::value(inspection.lock.as_ref())},
         "published": {"location": data, "checkpoint": looking::value(inspection.published.as_ref())},
+        "lease": inspection.lease.as_ref().map(|lease| match lease {
+            Ok(lease) => json!({
+                "holder": lease.holder.map(hex::encode),
+                "address": lease.address,
+                "epoch": lease.epoch,
+                "renewal": lease.renewal,
+            }),
+            Err(problem) => json!({"problem": problem}),
+        }),
         "consistent": inspection.refusal.is_none(),
         "between": inspection.bridge.iter().map(|step| json!({
             "old_size": step.old_size,
@@ -79,10 +92,28 @@ fn report(log: &LogSettings, lock: &str, data: &str, inspection: &Inspection) ->
     }
 }
 
+/// Describes the lease and its holder.
+fn of_lease(lease: &Result<Lease, String>) -> String {
+    match lease {
+        Ok(Lease {
+            holder,
+            address,
+            epoch,
+            renewal,
+        }) => match holder {
+            Some(_) => format!("the instance at {address} leads: epoch {epoch}, renewal {renewal}"),
+            None => format!("no instance leads; the last was at {address}: epoch {epoch}"),
+        },
+        Err(problem) => format!("✗ {problem}"),
+    }
+}
+
 /// Describes a state that a running log would not leave, if any.
 pub(crate) fn problem(inspection: &Inspection) -> Option<String> {
-    if let Some(refusal) = &inspection.refusal {
-        return Some(refusal.clone());
+    let found = [&inspection.refusal, &inspection.doubt];
+    let found: Vec<&str> = found.into_iter().flatten().map(String::as_str).collect();
+    if !found.is_empty() {
+        return Some(found.join(". "));
     }
     match &inspection.published {
         None => Some(

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use lucarne_storage::{Lease, Lock, SqlLock};
 use lucarne_testkit::Place;
 use serde_json::Value;
 
 use super::{everything, grow, site, stop, take};
 use crate::common::site::Site;
-use crate::common::{assert_has, run};
+use crate::common::{all, assert_has, run};
 
 /// Leaves log `ill` as after a power cut between commit and publication: the lock and the journal
 /// have four entries, and the published checkpoint has two.
@@ -271,4 +273,54 @@ fn a_journal_in_a_bucket_is_listed_beside_its_server() {
         assert_has(&said, "size       3");
     }
     stop(&mut server);
+}
+
+/// An instance leads a log whose configuration has no `instances`.
+#[test]
+fn the_lease_and_its_address_are_shown() {
+    let site = site();
+    grow(&site, 1);
+    let id = site.key("ill").log_id().0;
+    let mut lease = Lease {
+        holder: Some([1; 16]),
+        address: "10.0.0.1:6963".into(),
+        epoch: 7,
+        renewal: 0,
+    };
+    let open = || async { SqlLock::open(&site.lock().display().to_string()).await };
+    run(async {
+        let lock = open().await.unwrap();
+        lease.create(&lock, &id).await.unwrap();
+        lock.close().await;
+    });
+    let (code, said) = look(&site, &["lock", "show", "ill"]);
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "the instance at 10.0.0.1:6963 leads: epoch 7");
+    let (code, said) = site.lucarne(&["check"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        !said.contains("leads this log"),
+        "the instance is dead: {said}"
+    );
+    run(async {
+        let lock = open().await.unwrap();
+        let checking = tokio::task::spawn_blocking({
+            let check = site.launch_of(&["check"]);
+            move || check.run().unwrap()
+        });
+        while !checking.is_finished() {
+            let renewal = lease.renewal + 1;
+            let next = Lease {
+                renewal,
+                ..lease.clone()
+            };
+            lease.replace(&next, &lock, &id).await.unwrap();
+            lease = next;
+            // The pace of a leader.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let said = all(&checking.await.unwrap());
+        assert_has(&said, "the instance at 10.0.0.1:6963 leads this log");
+        lock.close().await;
+    });
 }
