@@ -144,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// Records that the instance with the lease does not lead or respond. While another instance
-    /// takes the lead, this is no problem.
+    /// Records that the instance with the lease does not lead or respond. The problem is reported
+    /// if no other instance takes the lead in time.
     fn not_led(&self, leader: &Leader, problem: &Undelivered) {
         if self.instance.leads_not(leader, Instant::now()) {
             self.status.note_refusal(Some(problem.to_string()));
@@ -177,6 +177,7 @@ impl Shared {
         let Some(session) = session.filter(|session| session.follows().is_none()) else {
             return Answer::refusal(Status::NotLeading);
         };
+        self.instance.slowness.lock().note_follower(Instant::now());
         let joins = batch.items.into_iter().map(async |item| {
             let Item {
                 entry,

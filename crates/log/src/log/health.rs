@@ -112,7 +112,7 @@ impl Prober {
 }
 
 async fn probe(log: &Shared, state: State) -> Vec<Check> {
-    let retired = state == State::Retired;
+    let (retired, is_running) = (state == State::Retired, state == State::Running);
     let (lock, storage, files) =
         tokio::join!(lock_check(log), storage_check(log), files_check(log));
     let verification = verification_check(&log.config.verification);
@@ -140,7 +140,7 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         checks.push(log.status.scrub.check(log.config.clock.now_ms()));
     }
     if log.config.instances.is_some() {
-        checks.push(instances_check(log));
+        checks.push(instances_check(log, is_running));
     }
     if let Some(session) = log.submissions.session.load().as_ref() {
         checks.push(dedup_check(log, session));
@@ -171,9 +171,15 @@ fn state_check(state: State, age: Duration) -> Check {
 }
 
 /// Reports the reason why this instance cannot follow the log, or cannot forward submissions to the
-/// leader.
-fn instances_check(log: &Shared) -> Check {
-    let trouble = log.status.trouble();
+/// leader, or leads slowly.
+fn instances_check(log: &Shared, is_running: bool) -> Check {
+    let is_slow = is_running && log.instance.slowness.lock().is_slow();
+    let slow = is_slow.then(|| {
+        "the last rounds of this leader were slow: check the store, the lock and the network of \
+         this instance"
+            .to_owned()
+    });
+    let trouble = log.status.trouble().or(slow);
     Check {
         name: "instances",
         ok: trouble.is_none(),

@@ -229,7 +229,10 @@ impl Sequencer {
         self.session.pool.note_round(count, took, period);
         self.log.status.recent.lock().note_round(count, took);
         self.log.submissions.note_pool(&self.session.pool);
-        Ok(())
+        match &self.term {
+            Some(term) => term.note_round(took).await,
+            None => Ok(()),
+        }
     }
 
     /// Returns the next timestamp. Timestamps never decrease, even if the clock does, and do not

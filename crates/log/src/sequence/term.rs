@@ -1,6 +1,7 @@
 //! A term: the time during which this process leads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lucarne_storage::{Lease, LeaseError};
 use parking_lot::Mutex;
@@ -63,6 +64,29 @@ impl Term {
     /// Records a commit that began at `at`. A commit renews the lease as well.
     pub(crate) fn committed(&self, at: Instant) {
         self.changed.lock().any = at;
+    }
+
+    /// Records a round. Releases the lease if the rounds of this leader are slow, so that another
+    /// instance tries to lead.
+    ///
+    /// # Errors
+    /// [`Fatal::Deposed`] if the lease was released.
+    pub(crate) async fn note_round(&self, took: Duration) -> Result<(), Fatal> {
+        let config = &self.log.config;
+        let is_slow = took > 2 * self.instances.lease.max(config.period);
+        let slowness = &self.log.instance.slowness;
+        if !slowness.lock().note_round(is_slow, Instant::now()) {
+            return Ok(());
+        }
+        let seconds = took.as_secs_f64();
+        tracing::warn!(
+            log = config.shortname,
+            seconds,
+            "the last rounds were slow: handing the lease over, because store or lock may be fast \
+             for another instance"
+        );
+        self.release().await;
+        Err(Fatal::Deposed { by: None })
     }
 
     /// Checks before a commit that no other instance has replaced this process. The check reads the
@@ -191,9 +215,6 @@ impl From<LeaseError> for Fatal {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use async_trait::async_trait;
     use bytes::Bytes;
     use lucarne_ct::LogId;

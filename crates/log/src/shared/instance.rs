@@ -1,5 +1,7 @@
 //! This process among the instances of a log.
 
+use std::time::Duration;
+
 use lucarne_storage::HolderId;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -28,6 +30,54 @@ pub(crate) struct Instance {
     newest_until: Mutex<Option<Instant>>,
     /// The instance that has the lease, and does not lead or respond since this time.
     leads_not: Mutex<Option<(Leader, Instant)>>,
+    pub(crate) slowness: Mutex<Slowness>,
+}
+
+/// The slow rounds of this process while it leads.
+///
+/// A store or a lock may be slow for one instance only. The leader cannot know this, so another
+/// instance tries. If that instance is slow, too, the lease returns, and remains.
+#[derive(Default)]
+pub(crate) struct Slowness {
+    /// Number of the last rounds without a fast one in between.
+    rounds: u32,
+    /// The last submissions of a follower.
+    follower: Option<Instant>,
+    /// The last time when this process handed the lease over for this reason.
+    handed_over: Option<Instant>,
+}
+
+/// Number of slow rounds after which a leader is reported, and hands the lease over.
+const SLOW_ROUNDS: u32 = 3;
+/// Maximum age of a follower's submissions. Without a follower, the lease remains.
+const FOLLOWER_SEEN: Duration = Duration::from_secs(30);
+/// Minimum time between two hand-overs.
+const HAND_OVER_AGAIN: Duration = Duration::from_secs(600);
+
+impl Slowness {
+    /// Records a round. Returns whether another instance must try to lead.
+    pub(crate) fn note_round(&mut self, is_slow: bool, now: Instant) -> bool {
+        self.rounds = if is_slow { self.rounds + 1 } else { 0 };
+        let within = |at: Option<Instant>, time| {
+            at.is_some_and(|at| now.saturating_duration_since(at) < time)
+        };
+        let hands_over = self.is_slow()
+            && within(self.follower, FOLLOWER_SEEN)
+            && !within(self.handed_over, HAND_OVER_AGAIN);
+        if hands_over {
+            (self.rounds, self.handed_over) = (0, Some(now));
+        }
+        hands_over
+    }
+
+    /// Records submissions of a follower.
+    pub(crate) fn note_follower(&mut self, now: Instant) {
+        self.follower = Some(now);
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.rounds >= SLOW_ROUNDS
+    }
 }
 
 /// A read of the published checkpoint for readers.
@@ -49,6 +99,7 @@ impl Instance {
             look: tokio::sync::Mutex::default(),
             newest_until: Mutex::default(),
             leads_not: Mutex::default(),
+            slowness: Mutex::default(),
         }
     }
 
@@ -84,5 +135,29 @@ impl Instance {
         if let Some(known) = &mut *self.newest_until.lock() {
             *known = until;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_leader_hands_over_once_and_only_to_a_follower() {
+        let (mut slowness, now) = (Slowness::default(), Instant::now());
+        let slow = |slowness: &mut Slowness, at| {
+            let rounds = 0..2 * SLOW_ROUNDS;
+            rounds.filter(|_| slowness.note_round(true, at)).count()
+        };
+        assert_eq!(slow(&mut slowness, now), 0, "there is no follower");
+        assert!(slowness.is_slow());
+        slowness.note_follower(now);
+        assert!(!slowness.note_round(false, now));
+        assert!(!slowness.is_slow());
+        assert_eq!(slow(&mut slowness, now), 1);
+        let later = now + HAND_OVER_AGAIN;
+        assert_eq!(slow(&mut slowness, later), 0, "the follower has gone");
+        slowness.note_follower(later);
+        assert_eq!(slow(&mut slowness, later), 1);
     }
 }

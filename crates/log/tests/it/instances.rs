@@ -17,13 +17,13 @@ use lucarne_log::{
     Instances, Log, LogConfig, Messenger, MessengerError, Metrics, State, SubmitError,
 };
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Lock, LockError, MemoryLock};
-use lucarne_testkit::until;
+use lucarne_storage::{Lease, Lock, LockError, MemoryLock};
+use lucarne_testkit::{eventually, until};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::fixture::{Submission, World, audit, old_ones, persistently, place, spawn};
+use crate::fixture::{Submission, World, audit, old_ones, persistently, place, reached, spawn};
 
 /// The channel between the instances of this process.
 #[derive(Clone, Default)]
@@ -119,6 +119,7 @@ impl Instance {
         let (roots, _) = lucarne_ct::Roots::from_pem(Pki::shared().roots_pem().as_bytes());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            .thread_name(name)
             .enable_all()
             .build()
             .unwrap();
@@ -163,6 +164,74 @@ impl Drop for Instance {
     }
 }
 
+/// Starts a leader, and then a follower with a changed configuration.
+async fn two(
+    world: &World,
+    switchboard: &Switchboard,
+    change: impl FnOnce(&mut LogConfig),
+) -> [Instance; 2] {
+    let leader = Instance::start(world, switchboard, "a:1");
+    until("it leads", || leader.leads()).await;
+    let follower = Instance::start_with(world, switchboard, "b:1", change);
+    let two = [leader, follower];
+    settled(&two).await;
+    two
+}
+
+/// Gives the lease to a leader that does not exist, and starts an instance that follows it until it
+/// hands the lease over.
+async fn follower_of_nobody(world: &World) -> (Lease, Instance) {
+    let held = Lease {
+        holder: Some([1; 16]),
+        address: "a:1".into(),
+        epoch: 1,
+        renewal: 0,
+    };
+    let id = world.config.key.log_id().0;
+    held.create(&*world.lock, &id).await.unwrap();
+    let follower = Instance::start_with(world, &Switchboard::default(), "b:1", |config| {
+        config.instances.as_mut().unwrap().lease = Duration::from_secs(60);
+    });
+    reached(&follower.log, follows).await;
+    (held, follower)
+}
+
+/// Hands a lease over.
+async fn hand_over(held: &Lease, world: &World) {
+    let nobody = Lease {
+        holder: None,
+        ..held.clone()
+    };
+    let id = world.config.key.log_id().0;
+    held.replace(&nobody, &*world.lock, &id).await.unwrap();
+}
+
+fn follows(state: &State) -> bool {
+    matches!(state, State::Following { leader: Some(_) })
+}
+
+/// Returns the failed check `instances` of a log.
+async fn trouble(log: &Log) -> Option<String> {
+    let health = log.health().await;
+    let mut checks = health.checks.into_iter();
+    let check = checks.find(|check| check.name == "instances")?;
+    (!check.ok).then_some(check.detail)
+}
+
+/// Waits until all is well.
+async fn untroubled(log: &Log) {
+    eventually("all is well", async || trouble(log).await.is_none()).await;
+}
+
+/// Waits until the check `instances` fails with these words.
+async fn troubled(log: &Log, words: &str) {
+    eventually(words, async || {
+        let said = trouble(log).await.unwrap_or_default();
+        said.contains(words)
+    })
+    .await;
+}
+
 /// Starts three instances, and waits until one of them leads.
 async fn three(world: &World, switchboard: &Switchboard) -> Vec<Instance> {
     let three = ["a:1", "b:1", "c:1"].map(|name| Instance::start(world, switchboard, name));
@@ -175,13 +244,12 @@ async fn three(world: &World, switchboard: &Switchboard) -> Vec<Instance> {
 async fn settled(instances: &[Instance]) {
     until("one leads and the others follow", || {
         let states = instances.iter().map(|instance| instance.log.state());
-        let follow = |state: &State| matches!(state, State::Following { leader: Some(_) });
         let states: Vec<_> = states.collect();
         let leading = states
             .iter()
             .filter(|state| **state == State::Running)
             .count();
-        leading == 1 && states.iter().filter(|state| follow(state)).count() + 1 == states.len()
+        leading == 1 && states.iter().filter(|state| follows(state)).count() + 1 == states.len()
     })
     .await;
 }
@@ -393,19 +461,13 @@ async fn another_configuration_is_named_and_nothing_of_it_is_taken() {
     let other = Instance::start_with(&world, &switchboard, "b:1", |config| {
         config.policy.reject_expired = true;
     });
-    until("it follows", || {
-        matches!(other.log.state(), State::Following { leader: Some(_) })
-    })
-    .await;
+    reached(&other.log, follows).await;
     let refused = Submission::number(1).to(&other.log).await;
     assert!(
         matches!(refused, Err(SubmitError::Unavailable(_))),
         "{refused:?}"
     );
-    let health = other.log.health().await;
-    assert!(!health.ok());
-    let check = health.checks.iter().find(|check| check.name == "instances");
-    let said = &check.unwrap().detail;
+    let said = trouble(&other.log).await.unwrap();
     assert!(
         said.contains("a:1") && said.contains("another configuration"),
         "{said}"

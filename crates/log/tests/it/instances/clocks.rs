@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
-use lucarne_log::{Clock, Log, State};
+use lucarne_log::{Clock, State};
 use lucarne_storage::{Lease, StoreDate};
 use lucarne_testkit::{eventually, until};
 
-use super::{Instance, Switchboard, settled};
+use super::{Instance, Switchboard, follows, settled, trouble, troubled, untroubled};
 use crate::fixture::{Submission, World, persistently, reached};
 
 const AHEAD_MS: u64 = 14 * 60_000;
@@ -26,16 +26,6 @@ fn skewed(
     })
 }
 
-/// Returns the failed check `instances` of a log.
-async fn trouble(log: &Log) -> Option<String> {
-    let health = log.health().await;
-    let check = health
-        .checks
-        .into_iter()
-        .find(|check| check.name == "instances")?;
-    (!check.ok).then_some(check.detail)
-}
-
 async fn epoch(world: &World) -> u64 {
     let id = world.config.key.log_id().0;
     Lease::load(&*world.lock, &id).await.unwrap().unwrap().epoch
@@ -50,7 +40,6 @@ async fn instances_with_a_fast_clock_do_not_replace_the_right_one() {
     let wrong = ["b:1", "c:1"].map(|name| skewed(&world, &switchboard, name, &skew));
     for instance in &wrong {
         let log = &instance.log;
-        let follows = |state: &State| matches!(state, State::Following { leader: Some(_) });
         reached(log, follows).await;
         let mut n = 0;
         eventually("its clock is named", async || {
@@ -92,10 +81,7 @@ async fn instances_with_a_fast_clock_do_not_replace_the_right_one() {
     let all = [right, b, c];
     settled(&all).await;
     for instance in &all {
-        eventually("all is well", async || {
-            trouble(&instance.log).await.is_none()
-        })
-        .await;
+        untroubled(&instance.log).await;
     }
 }
 
@@ -113,15 +99,11 @@ async fn the_clock_of_the_store_stops_an_instance_that_is_alone() {
     let skew = Arc::new(AtomicU64::new(AHEAD_MS));
     let instance = skewed(&world, &switchboard, "a:1", &skew);
     let log = &instance.log;
-    eventually("its clock is named", async || {
-        let said = trouble(log).await.unwrap_or_default();
-        said.contains("ahead of the clock of memory")
-    })
-    .await;
+    troubled(log, "ahead of the clock of memory").await;
     assert_eq!(log.state(), State::Following { leader: None });
     skew.store(0, SeqCst);
     reached(log, |state| *state == State::Running).await;
-    eventually("all is well", async || trouble(log).await.is_none()).await;
+    untroubled(log).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

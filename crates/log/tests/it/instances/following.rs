@@ -1,14 +1,13 @@
 //! A follower only reads: the leader publishes.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lucarne_log::{Log, State, SubmitError};
 use lucarne_storage::memory::Operation;
-use lucarne_storage::{AssetError, Lease, Lock};
+use lucarne_storage::{AssetError, Lock};
 use lucarne_testkit::{eventually, until};
 
-use super::{Instance, Switchboard};
+use super::{Instance, Switchboard, follower_of_nobody, hand_over, troubled};
 use crate::fixture::{Submission, World, audit, reached};
 
 /// Creates a log with one published round, and a second round of one entry that is committed, but
@@ -41,14 +40,6 @@ fn size(log: &Log) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_leader_publishes_a_round_that_was_committed() {
     let world = unpublished().await;
-    let id = world.config.key.log_id().0;
-    let held = Lease {
-        holder: Some([1; 16]),
-        address: "a:1".into(),
-        epoch: 1,
-        renewal: 0,
-    };
-    held.create(&*world.lock, &id).await.unwrap();
     let written = Arc::new(Mutex::new(Vec::new()));
     let writing = written.clone();
     world.assets.inject(move |operation| {
@@ -57,23 +48,11 @@ async fn only_the_leader_publishes_a_round_that_was_committed() {
         }
         None
     });
-    let follower = Instance::start_with(&world, &Switchboard::default(), "b:1", |config| {
-        // The silent leader keeps its lease until it hands it over.
-        config.instances.as_mut().unwrap().lease = Duration::from_secs(60);
-    });
+    let (held, follower) = follower_of_nobody(&world).await;
     let log = &follower.log;
-    reached(
-        log,
-        |state| matches!(state, State::Following { leader: Some(leader) } if leader == "a:1"),
-    )
-    .await;
     assert_eq!(size(log), 1);
     assert_eq!(*written.lock().unwrap(), [Operation::Stage; 0]);
-    let nobody = Lease {
-        holder: None,
-        ..held.clone()
-    };
-    held.replace(&nobody, &*world.lock, &id).await.unwrap();
+    hand_over(&held, &world).await;
     reached(log, |state| *state == State::Running).await;
     until("the round is published", || size(log) == 2).await;
     assert!(written.lock().unwrap().contains(&Operation::Publish));
@@ -89,14 +68,7 @@ async fn a_lease_of_another_version_is_named_and_respected() {
     world.lock.create(&id, later).await.unwrap();
     let instance = Instance::start(&world, &Switchboard::default(), "b:1");
     let log = &instance.log;
-    eventually("health names the other version", async || {
-        let health = log.health().await;
-        let check = health.checks.iter().find(|check| check.name == "instances");
-        check.is_some_and(|check| {
-            !check.ok && check.detail.contains("another version of Lucarne leads")
-        })
-    })
-    .await;
+    troubled(log, "another version of Lucarne leads").await;
     let refused = Submission::number(0).to(log).await;
     let is_refused = matches!(refused, Err(SubmitError::Unavailable(_)));
     assert!(is_refused, "{refused:?}");

@@ -7,14 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::LogId;
-use lucarne_log::{Log, Messenger, MessengerError, State, SubmitError, Unavailable};
+use lucarne_log::{Messenger, MessengerError, State, SubmitError, Unavailable};
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Lease};
 use lucarne_testkit::{eventually, in_time, until};
 use tokio::sync::watch;
 
-use super::{Instance, Switchboard, settled};
-use crate::fixture::{Submission, World, persistently, reached};
+use super::{
+    Instance, Switchboard, follower_of_nobody, hand_over, settled, trouble, troubled, two,
+    untroubled,
+};
+use crate::fixture::{Submission, World, audit, persistently, reached};
 
 /// A switchboard that delivers no message while its gate is closed.
 #[derive(Debug)]
@@ -37,28 +40,15 @@ impl Messenger for Silent {
     }
 }
 
-/// Returns the failed check `instances` of a log.
-async fn trouble(log: &Log) -> Option<String> {
-    let health = log.health().await;
-    let check = health
-        .checks
-        .into_iter()
-        .find(|check| check.name == "instances")?;
-    (!check.ok).then_some(check.detail)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_does_not_respond_is_named_within_seconds() {
     let (world, switchboard) = (World::new().await, Switchboard::default());
-    let leader = Instance::start(&world, &switchboard, "a:1");
-    until("it leads", || leader.leads()).await;
     let (gate, open) = watch::channel(false);
-    let follower = Instance::start_with(&world, &switchboard, "b:1", |config| {
+    let instances = two(&world, &switchboard, |config| {
         let switchboard = switchboard.clone();
         config.instances.as_mut().unwrap().messenger = Arc::new(Silent { switchboard, open });
-    });
-    let instances = [leader, follower];
-    settled(&instances).await;
+    })
+    .await;
     let log = &instances[1].log;
     let submission = Submission::number(0);
     let refused = in_time("a refusal", submission.to(log)).await;
@@ -66,14 +56,10 @@ async fn a_leader_that_does_not_respond_is_named_within_seconds() {
         Err(SubmitError::Unavailable(Unavailable::LeaderSilent)) => {}
         other => panic!("{other:?}"),
     }
-    eventually("health names the leader", async || {
-        let said = trouble(log).await.unwrap_or_default();
-        said.contains("a:1 has not responded")
-    })
-    .await;
+    troubled(log, "a:1 has not responded").await;
     gate.send_replace(true);
     persistently(log, &submission).await;
-    eventually("all is well", async || trouble(log).await.is_none()).await;
+    untroubled(log).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,11 +68,7 @@ async fn a_leader_with_the_same_address_is_named() {
     let leader = Instance::start(&world, &switchboard, "a:1");
     until("it leads", || leader.leads()).await;
     let follower = Instance::start(&world, &switchboard, "a:1");
-    eventually("health names the address", async || {
-        let said = trouble(&follower.log).await.unwrap_or_default();
-        said.contains("has the same `address`, a:1")
-    })
-    .await;
+    troubled(&follower.log, "has the same `address`, a:1").await;
     assert!(trouble(&leader.log).await.is_none());
 }
 
@@ -109,27 +91,11 @@ fn failing_reads(world: &World) -> Arc<AtomicBool> {
 async fn a_follower_that_cannot_lead_goes_on_following() {
     let world = World::new().await;
     let id = world.config.key.log_id().0;
-    let held = Lease {
-        holder: Some([1; 16]),
-        address: "a:1".into(),
-        epoch: 1,
-        renewal: 0,
-    };
-    held.create(&*world.lock, &id).await.unwrap();
     let fails = failing_reads(&world);
-    let follower = Instance::start_with(&world, &Switchboard::default(), "b:1", |config| {
-        // The silent leader keeps its lease until it hands it over.
-        config.instances.as_mut().unwrap().lease = Duration::from_secs(60);
-    });
+    let (held, follower) = follower_of_nobody(&world).await;
     let log = &follower.log;
-    let follows = |state: &State| matches!(state, State::Following { leader: Some(_) });
-    reached(log, follows).await;
     fails.store(true, SeqCst);
-    let nobody = Lease {
-        holder: None,
-        ..held.clone()
-    };
-    held.replace(&nobody, &*world.lock, &id).await.unwrap();
+    hand_over(&held, &world).await;
     eventually("the failed attempt is named", async || {
         let said = trouble(log).await.unwrap_or_default();
         said.contains("cannot take the lead: ") && said.contains("down")
@@ -149,15 +115,11 @@ async fn a_follower_that_cannot_lead_goes_on_following() {
             |state| matches!(state, State::Following { leader: Some(leader) } if leader == "c:1"),
         )
         .await;
-        let nobody = Lease {
-            holder: None,
-            ..other.clone()
-        };
-        other.replace(&nobody, &*world.lock, &id).await.unwrap();
+        hand_over(&other, &world).await;
     }
     fails.store(false, SeqCst);
     reached(log, |state| *state == State::Running).await;
-    eventually("all is well", async || trouble(log).await.is_none()).await;
+    untroubled(log).await;
 }
 
 /// Waits until no instance has the lease, and returns it.
@@ -176,24 +138,46 @@ async fn until_released(world: &World) -> Lease {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_that_cannot_read_does_not_recover_between_its_attempts() {
     let (world, switchboard) = (World::new().await, Switchboard::default());
-    let leader = Instance::start(&world, &switchboard, "a:1");
-    until("it leads", || leader.leads()).await;
-    let follower = Instance::start(&world, &switchboard, "b:1");
-    let instances = [leader, follower];
-    settled(&instances).await;
+    let instances = two(&world, &switchboard, |_| {}).await;
     let fails = failing_reads(&world);
     fails.store(true, SeqCst);
     let log = &instances[1].log;
     persistently(&instances[0].log, &Submission::number(0)).await;
-    eventually("the trouble is named", async || {
-        trouble(log).await.is_some()
-    })
-    .await;
+    troubled(log, "down").await;
     // Health is read for longer than a dozen attempts to follow.
     for _ in 0..12 {
         assert!(trouble(log).await.is_some());
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     fails.store(false, SeqCst);
-    eventually("all is well", async || trouble(log).await.is_none()).await;
+    untroubled(log).await;
+}
+
+/// The store is slow for one instance only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_rounds_are_slow_hands_over_once() {
+    let (world, switchboard) = (World::new().await, Switchboard::default());
+    let instances = two(&world, &switchboard, |config| {
+        // This instance takes the lead only if the leader hands over.
+        config.instances.as_mut().unwrap().lease = Duration::from_secs(60);
+    })
+    .await;
+    world.assets.inject(|operation| {
+        if operation == Operation::Stage && std::thread::current().name() == Some("a:1") {
+            // More than twice the lease of 600 ms.
+            std::thread::sleep(Duration::from_millis(1300));
+        }
+        None
+    });
+    let [slow, fast] = &instances;
+    let mut n = 0;
+    eventually("the other instance leads", async || {
+        persistently(&fast.log, &Submission::number(n)).await;
+        n += 1;
+        fast.leads()
+    })
+    .await;
+    settled(&instances).await;
+    untroubled(&slow.log).await;
+    assert_eq!(audit(&fast.log).await.len(), n);
 }
