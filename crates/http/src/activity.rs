@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The state of a connection, shared with its watchdog.
+use crate::control_frames::ControlFrames;
+use crate::signal::Signal;
+
+/// The state of a connection, shared with its watchdog, with its requests, and with the table of
+/// connections.
 ///
 /// hyper could time the head of a request itself, with one timer per request. Here a request only
 /// sets flags, and the clock is read only when a connection turns out to be slow.
-#[derive(Debug)]
 pub(crate) struct Activity {
     since: Instant,
     /// Whether a request has arrived.
@@ -26,8 +29,14 @@ pub(crate) struct Activity {
     blocked: AtomicBool,
     /// Number of completed writes.
     writes: AtomicU32,
-    /// Whether the client has sent its last byte.
-    ended: AtomicBool,
+    /// Raised when the client has sent its last byte, or has reset the connection.
+    pub(crate) ended: Signal,
+    /// Number of requests that wait for a log to grow.
+    pub(crate) waiting: AtomicU32,
+    /// Whether the client has sent too many control frames.
+    flooded: AtomicBool,
+    /// Raised when the connection must give its place to another one.
+    pub(crate) displaced: Signal,
 }
 
 const RELAXED: Ordering = Ordering::Relaxed;
@@ -42,8 +51,32 @@ impl Activity {
             head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             writes: AtomicU32::new(0),
-            ended: AtomicBool::new(false),
+            ended: Signal::default(),
+            waiting: AtomicU32::new(0),
+            flooded: AtomicBool::new(false),
+            displaced: Signal::default(),
         }
+    }
+
+    /// Called when the first bytes for a new HTTP state have arrived.
+    pub(crate) fn resume(&self) {
+        let now = self.since.elapsed().as_millis() as u64;
+        self.responded.store(now, RELAXED);
+        self.used.store(false, RELAXED);
+        self.head.store(false, RELAXED);
+        self.blocked.store(false, RELAXED);
+    }
+
+    /// Returns the time of the last response, or of the connection's start; `None` if a request is
+    /// in flight.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let responded = Duration::from_millis(self.responded.load(RELAXED));
+        (self.in_flight.load(RELAXED) == 0).then(|| self.since + responded)
+    }
+
+    /// Returns `true` if the client has sent too many control frames.
+    pub(crate) fn flooded(&self) -> bool {
+        self.flooded.load(RELAXED)
     }
 
     /// Called when the head of a request is complete.
@@ -63,11 +96,6 @@ impl Activity {
         let now = self.since.elapsed().as_millis() as u64;
         self.responded.store(now, RELAXED);
         self.in_flight.fetch_sub(1, RELAXED);
-    }
-
-    /// Returns `true` if the client has sent its last byte.
-    pub(crate) fn ended(&self) -> bool {
-        self.ended.load(RELAXED)
     }
 
     fn phase(&self) -> Phase {
@@ -177,6 +205,10 @@ impl Watchdog {
 pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) activity: std::sync::Arc<Activity>,
+    /// The frames of an HTTP/2 client; `None` for HTTP/1.
+    pub(crate) frames: Option<ControlFrames>,
+    /// A byte that was read before hyper needed it.
+    pub(crate) ahead: Option<u8>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
@@ -186,12 +218,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let outcome = match self.ahead.take() {
+            Some(byte) => {
+                buf.put_slice(&[byte]);
+                Poll::Ready(Ok(()))
+            }
+            None => Pin::new(&mut self.stream).poll_read(cx, buf),
+        };
         if let Poll::Ready(Ok(())) = outcome {
             if buf.filled().len() == before {
-                self.activity.ended.store(true, RELAXED);
+                self.activity.ended.raise();
             } else if self.activity.in_flight.load(RELAXED) == 0 {
                 self.activity.head.store(true, RELAXED);
+            }
+            let read = &buf.filled()[before..];
+            if self.frames.as_mut().is_some_and(|frames| frames.read(read)) {
+                self.activity.flooded.store(true, RELAXED);
+                return Poll::Ready(Err(std::io::ErrorKind::InvalidData.into()));
             }
         }
         outcome
@@ -212,7 +255,27 @@ impl<S> ObservedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
+impl<S: AsyncRead + Unpin> ObservedStream<S> {
+    /// Notices the end of a client whose request waits for a log to grow. hyper does not read
+    /// HTTP/1 while a response is pending, but flushes whenever it is polled. One byte is read
+    /// ahead, because only a read shows the end with every kind of stream. A client that has sent
+    /// further bytes in advance is not noticed.
+    fn look_ahead(&mut self, cx: &mut Context<'_>) {
+        let is_http2 = self.frames.is_some();
+        if is_http2 || self.ahead.is_some() || self.activity.waiting.load(RELAXED) == 0 {
+            return;
+        }
+        let mut byte = [0];
+        let mut buf = ReadBuf::new(&mut byte);
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut buf);
+        self.ahead = buf.filled().first().copied();
+        if outcome.is_ready() && self.ahead.is_none() {
+            self.activity.ended.raise();
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -236,13 +299,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Pending => {
-                self.activity.blocked.store(true, RELAXED);
-                Poll::Pending
-            }
-            ready => ready,
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if flushed.is_pending() {
+            self.activity.blocked.store(true, RELAXED);
         }
+        self.look_ahead(cx);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {

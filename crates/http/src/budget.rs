@@ -6,7 +6,6 @@
 //! regardless of the protocol. When the budget is exhausted, the server refuses a request instead
 //! of reading its body further.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,6 +15,10 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
+
+use crate::activity::Activity;
+use crate::connection_table::ConnectionTable;
+use crate::limits::Limits;
 
 /// Bytes that every client may use, regardless of other clients: enough for an ordinary submission.
 /// The limit on connections bounds the sum of these bytes.
@@ -29,7 +32,7 @@ pub(crate) struct Budget {
     held: AtomicUsize,
     /// Number of requests of all clients that wait for a log to grow.
     waiting: AtomicUsize,
-    clients: Mutex<HashMap<Network, Arc<Account>>>,
+    clients: Mutex<ConnectionTable>,
     metrics: BudgetMetrics,
 }
 
@@ -55,11 +58,11 @@ lucarne_metrics::metrics! {
 
 /// The network of a client: an IPv4 address, or the /56 of an IPv6 address that a provider assigns
 /// to one customer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Network(IpAddr);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Network(IpAddr);
 
 impl Network {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         Network(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let customer = address.to_bits() >> (128 - 56) << (128 - 56);
@@ -70,7 +73,7 @@ impl Network {
     }
 }
 
-/// The limit that was reached.
+/// The limit that was reached: of bytes, of waiting requests, or of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
     /// The limit of this client.
@@ -80,28 +83,29 @@ pub(crate) enum Exhausted {
 }
 
 impl Budget {
-    /// Creates a budget of `max` bytes for all clients and `max_each` for one.
-    pub(crate) fn new(max: usize, max_each: usize, metrics: BudgetMetrics) -> Arc<Self> {
+    pub(crate) fn new(limits: &Limits, metrics: BudgetMetrics) -> Arc<Self> {
         Arc::new(Budget {
-            max,
-            max_each,
+            max: limits.inflight_bytes,
+            max_each: limits.client_inflight_bytes,
             held: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            clients: Mutex::default(),
+            clients: Mutex::new(ConnectionTable::new(limits)),
             metrics,
         })
     }
 
-    /// Returns the account of the client with this address.
-    pub(crate) fn client(self: &Arc<Self>, address: IpAddr) -> Arc<Client> {
-        let network = Network::of(address);
-        let account = self.clients.lock().entry(network).or_default().clone();
-        Arc::new(Client {
+    /// Returns the access of a new connection to the account of the client with this address.
+    ///
+    /// # Errors
+    /// If the client, or all clients together, have too many connections.
+    pub(crate) fn client(self: &Arc<Self>, address: IpAddr) -> Result<Arc<Client>, Exhausted> {
+        let activity = Arc::new(Activity::new());
+        Ok(Arc::new(Client {
             budget: self.clone(),
             address,
-            network,
-            account,
-        })
+            account: self.clients.lock().enter(address, &activity)?,
+            activity,
+        }))
     }
 }
 
@@ -110,13 +114,14 @@ impl Budget {
 pub(crate) struct Client {
     budget: Arc<Budget>,
     address: IpAddr,
-    network: Network,
     account: Arc<Account>,
+    /// The activity of the connection.
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// The resources in use by a client.
 #[derive(Default)]
-struct Account {
+pub(crate) struct Account {
     bytes: AtomicUsize,
     /// Number of requests that wait for the log to grow.
     waiting: AtomicUsize,
@@ -169,11 +174,8 @@ fn beyond_free(held: usize) -> usize {
 impl Drop for Client {
     /// The last connection of a client removes the account.
     fn drop(&mut self) {
-        let mut clients = self.budget.clients.lock();
-        // One reference in the map, one here.
-        if Arc::strong_count(&self.account) == 2 {
-            clients.remove(&self.network);
-        }
+        let network = Network::of(self.address);
+        self.budget.clients.lock().remove(network, &self.activity);
     }
 }
 
@@ -197,6 +199,7 @@ impl Waiting {
             each.fetch_sub(1, Relaxed);
             return Err(Exhausted::All);
         }
+        client.activity.waiting.fetch_add(1, Relaxed);
         Ok(Waiting(client.clone()))
     }
 }
@@ -205,6 +208,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.account.waiting.fetch_sub(1, Relaxed);
         self.0.budget.waiting.fetch_sub(1, Relaxed);
+        self.0.activity.waiting.fetch_sub(1, Relaxed);
     }
 }
 
@@ -287,11 +291,16 @@ mod tests {
     const EACH: usize = 4 * FREE;
 
     fn budget() -> Arc<Budget> {
-        Budget::new(MAX, EACH, BudgetMetrics::default())
+        let limits = Limits {
+            inflight_bytes: MAX,
+            client_inflight_bytes: EACH,
+            ..Limits::default()
+        };
+        Budget::new(&limits, BudgetMetrics::default())
     }
 
     fn client(budget: &Arc<Budget>, address: &str) -> Arc<Client> {
-        budget.client(address.parse().unwrap())
+        budget.client(address.parse().unwrap()).unwrap()
     }
 
     fn held(client: &Arc<Client>, bytes: usize) -> Result<Reservation, Exhausted> {

@@ -17,13 +17,15 @@ use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lucarne_net::OpenConnections;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::activity::{Activity, ObservedStream, TimedOut, Timeouts, Watchdog};
 use crate::body::Body;
-use crate::budget::{Budget, Client};
+use crate::budget::{Budget, Client, Exhausted};
+use crate::control_frames::ControlFrames;
+use crate::farewell::{REQUEST_TIMEOUT, close};
 use crate::limits::Limits;
 use crate::reply::Response;
 use crate::sendfile::{QueuedResponse, SendfileStream};
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
     pub(crate) open: OpenConnections,
+    /// Connections that were refused and get an explanation.
+    pub(crate) explaining: OpenConnections,
     /// Submissions without a response, and connections that may bring a submission: HTTP/2
     /// connections, and connections without a request so far.
     pub(crate) submitting: OpenConnections,
@@ -82,12 +86,13 @@ impl Shared {
             .max_local_error_reset_streams(64);
         let (limits, meters) = (&site.limits, site.inflight.clone());
         Shared {
-            budget: Budget::new(limits.inflight_bytes, limits.client_inflight_bytes, meters),
+            budget: Budget::new(limits, meters),
             site,
             closing: Signal::default(),
             cut: Signal::default(),
             leaving: AtomicBool::new(false),
             open: OpenConnections::default(),
+            explaining: OpenConnections::default(),
             submitting: OpenConnections::default(),
             http1,
             http2,
@@ -122,15 +127,20 @@ pub(crate) struct OpenConnection {
 }
 
 impl OpenConnection {
-    pub(crate) fn new(shared: &Arc<Shared>, peer: IpAddr) -> Self {
+    /// Counts a connection of the client at this address.
+    ///
+    /// # Errors
+    /// If the client, or all clients together, have too many connections.
+    pub(crate) fn enter(shared: &Arc<Shared>, peer: IpAddr) -> Result<Self, Exhausted> {
+        let client = shared.budget.client(peer)?;
         shared.site.metrics.open.inc();
         shared.site.metrics.accepted.inc();
-        OpenConnection {
-            client: shared.budget.client(peer),
+        Ok(OpenConnection {
+            client,
             submitting: Arc::new(Mutex::new(Some(shared.submitting.enter()))),
             _counted: shared.open.enter(),
             shared: shared.clone(),
-        }
+        })
     }
 }
 
@@ -149,15 +159,29 @@ enum Ending {
     Cut,
 }
 
+/// Serves a connection until its end, or until it must give its place to another one.
 pub(crate) async fn serve(
-    mut tcp: TcpStream,
+    tcp: TcpStream,
     tls: Option<Acceptor>,
     endpoints: EndpointSet,
     open: OpenConnection,
 ) {
+    let activity = open.client.activity.clone();
+    tokio::select! {
+        () = serve_tcp(tcp, tls, endpoints, &open) => {}
+        () = activity.displaced.raised() => open.shared.site.metrics.cut("displaced"),
+    }
+}
+
+async fn serve_tcp(
+    mut tcp: TcpStream,
+    tls: Option<Acceptor>,
+    endpoints: EndpointSet,
+    open: &OpenConnection,
+) {
     let shared = &*open.shared;
     if let Some(acceptor) = tls {
-        return Box::pin(serve_tls(tcp, acceptor, endpoints, &open)).await;
+        return Box::pin(serve_tls(tcp, acceptor, endpoints, open)).await;
     }
     let limits = &shared.site.limits;
     let mut limit = limits.idle_timeout;
@@ -172,13 +196,13 @@ pub(crate) async fn serve(
                     tcp,
                     queued: queued.clone(),
                 };
-                let http1 = http1(stream, Some(queued), park_after(limits), endpoints, &open);
+                let http1 = http1(stream, Some(queued), park_after(limits), endpoints, open);
                 match Box::pin(http1).await {
                     Some(idle) => tcp = idle.tcp,
                     None => return,
                 }
             }
-            Some(Protocol::Http2) => return Box::pin(http2(tcp, endpoints, &open)).await,
+            Some(Protocol::Http2) => return Box::pin(http2(tcp, endpoints, open)).await,
             None => return,
         }
         (limit, used) = (limits.idle_timeout - park_after(limits), true);
@@ -271,9 +295,10 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     open: &OpenConnection,
 ) -> Option<S> {
     let shared = &*open.shared;
-    let activity = Arc::new(Activity::new());
-    let io = observed(stream, &activity);
-    let service = service(open, endpoints, &activity, queued);
+    let activity = &open.client.activity;
+    activity.resume();
+    let io = observed(stream, activity, None);
+    let service = service(open, endpoints, queued);
     let mut connection = shared.http1.serve_connection(io, service);
     let finish = |c: Pin<&mut http1::Connection<_, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -283,7 +308,7 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
         write: limits.write_timeout,
     };
     let ends = shared.ends(|| activity.used());
-    let ending = drive(&mut connection, (ends, finish), timeouts, &activity, shared).await;
+    let ending = drive(&mut connection, (ends, finish), timeouts, activity, shared).await;
     let parts = connection.into_parts();
     let stream = parts.io.into_inner().stream;
     match ending {
@@ -294,7 +319,7 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
             close(stream, REQUEST_TIMEOUT).await;
         }
         Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
-        Ending::Done if !activity.ended() => close(stream, b"").await,
+        Ending::Done if !activity.ended.is_raised() => close(stream, b"").await,
         Ending::Done | Ending::Cut => {}
     }
     None
@@ -305,9 +330,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shared = &*open.shared;
-    let activity = Arc::new(Activity::new());
-    let io = observed(stream, &activity);
-    let service = service(open, endpoints, &activity, None);
+    let activity = &open.client.activity;
+    activity.resume();
+    let io = observed(stream, activity, Some(ControlFrames::new()));
+    let service = service(open, endpoints, None);
     let mut connection = shared.http2.serve_connection(io, service);
     let finish = |c: Pin<&mut http2::Connection<_, _, _>>| c.graceful_shutdown();
     let limits = &shared.site.limits;
@@ -319,9 +345,10 @@ where
     };
     // With GOAWAY every request that was already sent gets a response.
     let ends = shared.ends(|| true);
-    match drive(&mut connection, (ends, finish), timeouts, &activity, shared).await {
+    match drive(&mut connection, (ends, finish), timeouts, activity, shared).await {
         Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
         Ending::TimedOut(_) => shared.site.metrics.cut("idle"),
+        Ending::Done if activity.flooded() => shared.site.metrics.cut("control frames"),
         Ending::Done | Ending::Cut => {}
     }
 }
@@ -329,25 +356,26 @@ where
 fn observed<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     activity: &Arc<Activity>,
+    frames: Option<ControlFrames>,
 ) -> TokioIo<ObservedStream<S>> {
     TokioIo::new(ObservedStream {
         stream,
         activity: activity.clone(),
+        frames,
+        ahead: None,
     })
 }
 
 fn service(
     open: &OpenConnection,
     endpoints: EndpointSet,
-    activity: &Arc<Activity>,
     queued: Option<Arc<QueuedResponse>>,
 ) -> impl HttpService<Incoming, ResBody = Body, Error = Infallible, Future: Send> + Unpin + use<> {
     let (shared, client) = (open.shared.clone(), open.client.clone());
     let first = open.submitting.clone();
-    let activity = activity.clone();
     service_fn(move |request: Request<Incoming>| {
         let (shared, client) = (shared.clone(), client.clone());
-        let (activity, queued) = (activity.clone(), queued.clone());
+        let (activity, queued) = (client.activity.clone(), queued.clone());
         let http1 = request.version() < Version::HTTP_2;
         let submission = (request.method() == Method::POST).then(|| shared.submitting.enter());
         if http1 {
@@ -438,39 +466,4 @@ where
         Poll::Pending
     })
     .await
-}
-
-const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 39\r\n\r\n\
-    the request head did not arrive in time";
-
-pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
-    content-length: 48\r\n\r\nthe server has the maximum number of connections";
-
-/// Sends a last response, closes the server's side, and discards the client's bytes for up to three
-/// seconds. Closing a socket with unread bytes resets the connection, and the client might never
-/// see the response while it still sends its body.
-pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {
-    let farewell = async {
-        stream.write_all(last).await?;
-        stream.shutdown().await?;
-        let mut unread = vec![0; 4 << 10];
-        while stream.read(&mut unread).await? > 0 {}
-        std::io::Result::Ok(())
-    };
-    let _ = timeout(Duration::from_secs(3), farewell).await;
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_fixed_responses_count_right() {
-        for response in [super::REQUEST_TIMEOUT, super::TOO_MANY] {
-            let text = std::str::from_utf8(response).unwrap();
-            let (head, body) = text.split_once("\r\n\r\n").unwrap();
-            let length = format!("content-length: {}", body.len());
-            assert!(head.contains(&length), "{length}");
-        }
-    }
 }

@@ -25,8 +25,8 @@ use crate::long_poll::parameter;
 use crate::reply::{Response, plain, value};
 use crate::signal::Signal;
 
-/// The server sends a comment after this time without entries. Comments detect closed connections,
-/// and keep proxies from closing idle connections.
+/// The server sends a comment after this time without entries. Comments detect clients that have
+/// disappeared without closing, and keep proxies from closing idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Maximum number of unread entries of a reader that was up to date before.
@@ -151,7 +151,7 @@ impl FeedReader {
     /// Returns the next bytes, and the state of the reader after them.
     async fn step(mut self) -> Option<(Bytes, Option<Self>)> {
         loop {
-            if self.closing.is_raised() {
+            if self.closing.is_raised() || self.client.activity.ended.is_raised() {
                 return None;
             }
             let size = *self.grown.borrow_and_update();
@@ -186,7 +186,7 @@ impl FeedReader {
 
     /// Waits for the log to grow, or returns bytes to send in the meantime.
     async fn wait(&mut self) -> Option<Bytes> {
-        let closing = self.closing.clone();
+        let (closing, client) = (self.closing.clone(), self.client.clone());
         tokio::select! {
             changed = self.grown.changed() => match changed {
                 Ok(()) => None,
@@ -197,6 +197,7 @@ impl FeedReader {
                 }
             },
             () = closing.raised() => None,
+            () = client.activity.ended.raised() => None,
             () = sleep(HEARTBEAT) => Some(Bytes::from(format!(": {} entries\n\n", self.next))),
         }
     }

@@ -32,9 +32,18 @@ impl Proxies {
     /// client.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         match &self.0 {
-            None if is_forwarded(headers) || special(peer).is_some() => None,
-            Some(named) if is_named(named, peer) => Some(forwarded(headers, named).unwrap_or(peer)),
+            None if is_forwarded(headers) || self.may_be(peer) => None,
+            Some(named) if self.may_be(peer) => Some(forwarded(headers, named).unwrap_or(peer)),
             _ => Some(peer),
+        }
+    }
+
+    /// Returns `true` if `peer` is a configured proxy or, if no proxies are configured, may be one:
+    /// it is not a public address.
+    pub(crate) fn may_be(&self, peer: IpAddr) -> bool {
+        match &self.0 {
+            None => special(peer).is_some(),
+            Some(named) => is_named(named, peer),
         }
     }
 }

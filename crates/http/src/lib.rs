@@ -12,6 +12,7 @@
 //! | [`Site`], [`EndpointSet`] | the logs of the process, and the endpoints of a listener |
 //! | [`serve`], [`Serving`] | serving until the shutdown |
 //! | [`Listener`], [`Limits`], `connection`, `activity` | connections, their limits and timeouts |
+//! | `connection_table`, `control_frames`, `farewell` | the connections of each client, floods, last responses |
 //! | [`Tls`], [`ServedCertificate`] | certificates that can be replaced |
 //! | `forwarded`, `budget` | the client behind a proxy, and the memory of its bodies |
 //! | [`ReadLimiter`], [`ReadLimits`], [`Rate`] | the requests that one client may send |
@@ -42,10 +43,13 @@ mod activity;
 mod body;
 mod budget;
 mod connection;
+mod connection_table;
+mod control_frames;
 mod encoding;
 mod error_page;
 mod error_response;
 mod etag;
+mod farewell;
 mod feed;
 mod forwarded;
 mod get_roots;

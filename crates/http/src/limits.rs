@@ -30,8 +30,10 @@ pub struct Limits {
     /// Maximum of [`inflight_bytes`](Self::inflight_bytes) for one client: an IPv4 address or an
     /// IPv6 /56. Beyond that: 503.
     pub client_inflight_bytes: usize,
-    /// Maximum number of connections of all listeners. Further connections are closed. Without TLS,
-    /// up to 64 of these connections get 503 first.
+    /// Maximum number of connections of all listeners; of one client, an eighth, unless the client
+    /// may be a proxy. A further connection takes the place of an idle connection of the client
+    /// with the most connections, or is closed. Without TLS, up to 64 of the closed connections get
+    /// 429 or 503 first.
     pub connections: usize,
     /// Read limits of each client; requests beyond them get 429. `None` means unlimited.
     pub reads: Option<ReadLimits>,

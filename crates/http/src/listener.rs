@@ -8,7 +8,9 @@ use std::sync::Arc;
 use rustix::net::sockopt::{set_ipv6_v6only, socket_acceptconn};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
-use crate::connection::{OpenConnection, Shared, TOO_MANY, close, serve as serve_connection};
+use crate::budget::Exhausted;
+use crate::connection::{OpenConnection, Shared, serve as serve_connection};
+use crate::farewell::{TOO_MANY, TOO_MANY_EACH, close};
 use crate::site::EndpointSet;
 use crate::tls::Tls;
 
@@ -158,29 +160,31 @@ pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>) {
 }
 
 fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Shared>) {
-    let max = shared.site.limits.connections;
-    let open = shared.open.count();
-    if open >= max {
-        shared.site.metrics.cut("too many");
-        // Sends a short explanation, unless there are too many explanations already.
-        if listener.tls.is_none() && open < max + EXPLAINED {
-            let open = OpenConnection::new(shared, peer);
-            tokio::spawn(async move {
-                close(stream, TOO_MANY).await;
-                drop(open);
-            });
-        }
-        return;
-    }
+    let open = match OpenConnection::enter(shared, peer) {
+        Ok(open) => open,
+        Err(full) => return refuse(stream, full, listener, shared),
+    };
     // Responses are written in one piece: waiting for more data gains nothing.
     let _ = stream.set_nodelay(true);
     let tls = listener.tls.as_ref().map(|tls| tls.acceptor());
-    tokio::spawn(serve_connection(
-        stream,
-        tls,
-        listener.endpoints,
-        OpenConnection::new(shared, peer),
-    ));
+    tokio::spawn(serve_connection(stream, tls, listener.endpoints, open));
+}
+
+/// Closes a connection for which there is no place. Sends a short explanation, unless there are too
+/// many explanations already.
+fn refuse(stream: TcpStream, full: Exhausted, listener: &Listener, shared: &Shared) {
+    let (reason, response) = match full {
+        Exhausted::Client => ("too many of a client", TOO_MANY_EACH),
+        Exhausted::All => ("too many", TOO_MANY),
+    };
+    shared.site.metrics.cut(reason);
+    if listener.tls.is_none() && shared.explaining.count() < EXPLAINED {
+        let explaining = shared.explaining.enter();
+        tokio::spawn(async move {
+            close(stream, response).await;
+            drop(explaining);
+        });
+    }
 }
 
 /// Maximum number of excess connections that get an explanation. Other excess connections are

@@ -31,7 +31,7 @@ pub(crate) fn parameter<'q>(query: Option<&'q str>, name: &str) -> Option<&'q st
 }
 
 /// Waits until the published tree has more than `after` entries, for at most [`LONGEST`], or until
-/// the server stops.
+/// the server stops or the client closes its side of the connection.
 ///
 /// # Errors
 /// If the client or all clients together have too many waiting requests.
@@ -50,6 +50,7 @@ pub(crate) async fn wait(
         // Returns at once if the log was dropped, and after the timeout if the log does not grow.
         _ = timeout(LONGEST, grown.wait_for(|size| *size > after)) => {}
         () = closing.raised() => {}
+        () = client.activity.ended.raised() => {}
     }
     Ok(())
 }

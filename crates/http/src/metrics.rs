@@ -83,11 +83,7 @@ impl Endpoint {
     pub(crate) fn is_read(self) -> bool {
         !matches!(
             self,
-            Endpoint::AddChain
-                | Endpoint::AddPreChain
-                | Endpoint::Checkpoint
-                | Endpoint::Feed
-                | Endpoint::Operations
+            Endpoint::AddChain | Endpoint::AddPreChain | Endpoint::Checkpoint | Endpoint::Feed
         )
     }
 }

@@ -197,9 +197,12 @@ impl Site {
             None => (&self.elsewhere, of_site(endpoints, parts.uri.path())),
         };
         let reading = endpoint.is_read().then(|| {
-            found.map_or(Reading::Other, |(served, resource)| {
-                served.reading(resource)
-            })
+            let operations = endpoint == Endpoint::Operations;
+            match found {
+                Some((served, resource)) => served.reading(resource),
+                None if operations => Reading::Operations,
+                None => Reading::Other,
+            }
         });
         let admitted = self.reads.admit(reading, client.address(), &parts.headers);
         let (passage, response) = match admitted {

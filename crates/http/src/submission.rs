@@ -342,10 +342,12 @@ mod tests {
         let limits = Limits {
             body_bytes: limit,
             body_timeout: Duration::from_millis(50),
+            inflight_bytes: 2 * limit,
+            client_inflight_bytes: 2 * limit,
             ..Limits::default()
         };
-        let budget = Budget::new(2 * limit, 2 * limit, BudgetMetrics::default());
-        let client = budget.client(Ipv4Addr::LOCALHOST.into());
+        let budget = Budget::new(&limits, BudgetMetrics::default());
+        let client = budget.client(Ipv4Addr::LOCALHOST.into()).unwrap();
         collect(&HeaderMap::new(), body, &limits, &client).await
     }
 
@@ -376,11 +378,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_holds_all_it_may_is_told_so() {
-        let budget = Budget::new(100, 100, BudgetMetrics::default());
-        let client = budget.client(Ipv4Addr::LOCALHOST.into());
+        let limits = Limits {
+            inflight_bytes: 100,
+            client_inflight_bytes: 100,
+            ..Limits::default()
+        };
+        let budget = Budget::new(&limits, BudgetMetrics::default());
+        let client = budget.client(Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut others = Reservation::nothing(&client);
         others.grow(98).unwrap();
-        let limits = Limits::default();
         let (headers, two) = (HeaderMap::new(), || pieces(vec![Ok(b"a"), Ok(b"b")]));
         assert!(collect(&headers, two(), &limits, &client).await.is_ok());
         others.grow(99).unwrap();

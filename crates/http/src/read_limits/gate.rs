@@ -53,6 +53,7 @@ impl ReadGate {
             return Ok(Passage(None));
         };
         match limiter.decide(peer, headers, reading, limiter.limits().clock.now()) {
+            Decision::Unlimited if reading == Reading::Operations => Ok(Passage(None)),
             Decision::Unlimited => {
                 self.metrics.unlimited.inc();
                 self.unnamed.call_once(|| {

@@ -22,6 +22,9 @@ pub enum Reading {
     /// A page, a list, or accepted roots. Browsers and CAs leave no contact, and do not share the
     /// bucket of readers without a contact.
     Other,
+    /// `/metrics` or `/health`. These requests have a bucket of their own for each client, so that
+    /// a client with many reads can still observe the server.
+    Operations,
 }
 
 /// A partial tile of one of the logs.
@@ -95,6 +98,7 @@ struct Bucket {
     policy: Policy,
     /// Position in the table; `None` for the bucket that all clients without contact share.
     place: Option<Place>,
+    when_full: WhenFull,
 }
 
 /// The content of a bucket that is less than half full.
@@ -150,13 +154,21 @@ impl ReadLimiter {
         let Some(client) = self.proxies.client(peer, headers) else {
             return Decision::Unlimited;
         };
-        let (client, network) = keys(client);
+        let (mut client, mut network) = keys(client);
+        let mut when_full = WhenFull::Share;
         let (of_tree, partial) = match reading {
             Reading::Tree(partial) => (true, partial),
             Reading::Other => (false, None),
+            Reading::Operations => {
+                client |= OPERATIONS;
+                network = network.map(|key| key | OPERATIONS);
+                // Many clients that read must not hide the state of the server.
+                when_full = WhenFull::Replace;
+                (false, None)
+            }
         };
         let shares = of_tree && !has_contact(headers);
-        let buckets = self.buckets_of(client, network, shares);
+        let buckets = self.buckets_of(client, network, shares, when_full);
         let repeats = partial.map(|tile| self.repeats.place_of_deed(client, tile));
         let until = repeats.map_or(0, |place| self.repeated(place, now, |until| *until));
         let price = self.limits.price(doublings(until, now));
@@ -196,14 +208,22 @@ impl ReadLimiter {
         least
     }
 
-    fn buckets_of(&self, client: u64, network: Option<u64>, shares: bool) -> Buckets {
+    fn buckets_of(
+        &self,
+        client: u64,
+        network: Option<u64>,
+        shares: bool,
+        when_full: WhenFull,
+    ) -> Buckets {
         let bucket = |policy, key: u64| Bucket {
             policy,
             place: Some(self.buckets.place(key)),
+            when_full,
         };
         let shared = Bucket {
             policy: Policy::NoContact,
             place: None,
+            when_full,
         };
         [
             Some(bucket(Policy::Client, client)),
@@ -273,7 +293,7 @@ impl ReadLimiter {
         let rate = self.rates[bucket.policy as usize];
         if let Some(place) = bucket.place {
             let change = |level: &mut u64| change(rate, level);
-            return self.buckets.with(place, now, WhenFull::Share, change);
+            return self.buckets.with(place, now, bucket.when_full, change);
         }
         // One atomic number for all cores, without a lock.
         let mut level = self.no_contact.0.load(Relaxed);
@@ -298,6 +318,10 @@ impl ReadLimiter {
         self.repeats.with(place, now, WhenFull::Replace, change).1
     }
 }
+
+/// The bit that separates the keys of `/metrics` and `/health` from those of other reads. No length
+/// of a prefix has this bit.
+const OPERATIONS: u64 = 1 << 7;
 
 fn has_contact(headers: &HeaderMap) -> bool {
     let agent = headers.get(USER_AGENT);

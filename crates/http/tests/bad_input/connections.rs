@@ -150,3 +150,90 @@ async fn a_drain_has_an_end() {
         .unwrap();
     assert!(stuck.closed().await);
 }
+
+/// A client cannot take all connections, and a full server still serves another client.
+#[tokio::test]
+async fn a_client_with_many_connections_makes_room_for_others() {
+    let (_test, server) = demo(Limits {
+        connections: 24,
+        // Loopback is an ordinary client.
+        trusted_proxies: Some(vec![]),
+        ..small()
+    })
+    .await;
+    let greedy = [127, 0, 0, 2];
+    let mut of_greedy = Vec::new();
+    for _ in 0..3 {
+        let mut client = server.connect_from(greedy).await;
+        assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+        of_greedy.push(client);
+    }
+    let beyond = server.connect_from(greedy).await.answer().await.unwrap();
+    let after = beyond.header("retry-after");
+    assert_eq!((beyond.status, after), (429, Some("5")));
+
+    let mut others = Vec::new();
+    for last in 0..22 {
+        let mut other = server.connect_from([127, 0, 0, 3 + last]).await;
+        assert_eq!(other.get("/demo/checkpoint").await.status, 200);
+        others.push(other);
+    }
+    assert!(of_greedy[0].closed().await, "idle for the longest time");
+    for client in of_greedy[1..].iter_mut().chain(&mut others) {
+        assert_eq!(client.get("/demo/checkpoint").await.status, 200);
+    }
+    let cut = |reason| format!("lucarne_http_connections_cut_total{{reason=\"{reason}\"}} ");
+    server.counts(&cut("displaced"), 1).await;
+    server.counts(&cut("too many of a client"), 1).await;
+}
+
+/// Long polls and feeds of clients that close their connection end at once: they do not occupy the
+/// places of other requests until the next heartbeat.
+#[tokio::test]
+async fn waiting_requests_end_with_their_connection() {
+    let (test, server) = demo(Limits::default()).await;
+    let size = test.log.published().unwrap().size;
+    let poll = format!("GET /demo/checkpoint?after={size} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let feed = "GET /demo/feed HTTP/1.1\r\nhost: x\r\n\r\n".to_owned();
+    for request in [&poll, &feed] {
+        let mut waiting = Vec::new();
+        for _ in 0..10 {
+            let mut client = server.connect().await;
+            client.send(request.as_bytes()).await;
+            waiting.push(client);
+        }
+        server.counts("lucarne_http_connections ", 10).await;
+        if request == &feed {
+            for client in &mut waiting {
+                assert_eq!(client.answer().await.unwrap().status, 200);
+            }
+        }
+        let closed = Instant::now();
+        drop(waiting);
+        server.counts("lucarne_http_connections ", 0).await;
+        // The shortest time after which the server notices a closed connection otherwise.
+        assert!(closed.elapsed() < Duration::from_secs(14), "{request}");
+    }
+    // A client that only closes its own side gets a response.
+    let mut half = server.connect().await;
+    half.send(poll.as_bytes()).await;
+    half.stream.shutdown().await.unwrap();
+    assert_eq!(half.answer().await.unwrap().status, 200);
+}
+
+/// A client that sends only PING frames is cut.
+#[tokio::test]
+async fn a_flood_of_pings_ends_its_connection() {
+    let (_test, server) = demo(small()).await;
+    let mut client = server.connect().await;
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    client.send(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    // More than twice the maximum, because the server may pause on a busy machine. The connection
+    // may end before all frames are sent.
+    let _ = client.stream.write_all(&ping.repeat(3500)).await;
+    let cut = "lucarne_http_connections_cut_total{reason=\"control frames\"} ";
+    server.counts(cut, 1).await;
+    server.counts("lucarne_http_connections ", 0).await;
+    still_there(&server).await;
+}

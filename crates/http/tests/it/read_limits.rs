@@ -109,6 +109,11 @@ async fn a_client_beyond_its_limit_is_told_when_to_come_back() {
         assert_eq!(ask(&server, path).await.status, 429, "{path}");
     }
 
+    // `/metrics` and `/health` have a bucket of their own.
+    let health = statuses(&server, 4, "/health", &[]).await;
+    assert_eq!(health, [200, 200, 200, 429]);
+    assert_eq!(ask(&server, "/metrics").await.status, 429);
+
     pass(&clock, Duration::from_millis(999));
     assert_eq!(ask(&server, SMALL).await.status, 429);
     pass(&clock, Duration::from_millis(1));
@@ -116,9 +121,9 @@ async fn a_client_beyond_its_limit_is_told_when_to_come_back() {
 
     let metrics = ask(&server, "/metrics").await;
     for line in [
-        "lucarne_http_reads_limited_total{policy=\"client\"} 10",
+        "lucarne_http_reads_limited_total{policy=\"client\"} 12",
         "lucarne_http_reads_limited_total{policy=\"network\"} 0",
-        "lucarne_http_reads_clients 1",
+        "lucarne_http_reads_clients 2",
         "lucarne_http_requests_total{log=\"demo\",endpoint=\"log.v3.json\",code=\"429\"} 4",
     ] {
         assert!(

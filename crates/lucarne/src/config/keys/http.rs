@@ -33,8 +33,10 @@ pub(crate) static MAXCONNECTIONS: Key<Count> = Key::new(
     "maxconnections",
     Count::within(1, 1 << 30, "connections"),
     "16384",
-    "Maximum number of connections at the same time, over all listeners. Further connections are \
-     closed; without TLS, most of them get 503 first. The limit of open files (`LimitNOFILE`) can \
+    "Maximum number of connections at the same time, over all listeners. A further connection \
+     takes the place of an idle connection of another client, or is closed; without TLS, most of \
+     the closed connections get 503 first. One client may have an eighth of this number; the \
+     addresses of `trusted_proxies` may have all. The limit of open files (`LimitNOFILE`) can \
      lower it; a warning at startup reports this.",
 );
 
