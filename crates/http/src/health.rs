@@ -15,7 +15,7 @@ use crate::tls::Tls;
 #[derive(Serialize)]
 struct Report<'a> {
     status: &'static str,
-    /// Checks of the listeners, which all logs share.
+    /// Checks of the process and its listeners, which all logs share.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checks: Vec<Check>,
     logs: Vec<LogReport<'a>>,
@@ -41,13 +41,14 @@ struct Check {
 pub(crate) async fn response<'a>(
     logs: impl Iterator<Item = &'a Log>,
     tls: Option<&Tls>,
+    is_configured: bool,
 ) -> Response {
     let logs: Vec<_> = logs.collect();
     let certificate = tls.and_then(Tls::certificate);
     let checks = certificate
         .iter()
         .map(|certificate| check(certificate, &logs));
-    let checks: Vec<_> = checks.collect();
+    let checks: Vec<_> = checks.chain((!is_configured).then(unapplied)).collect();
     // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
     let healthy = logs.iter().all(|log| log.healthy) && checks.iter().all(|check| check.ok);
@@ -63,6 +64,18 @@ pub(crate) async fn response<'a>(
     };
     let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
     plain(status, &value::JSON, &value::NO_STORE, json)
+}
+
+/// Reports a configuration file that the last reload did not apply. The process runs with its
+/// present settings, so the check does not fail.
+fn unapplied() -> Check {
+    Check {
+        name: "configuration",
+        ok: true,
+        detail: "the last reload did not apply the whole configuration file: its log lines have \
+                 the reason"
+            .to_owned(),
+    }
 }
 
 /// Checks the certificate. A certificate that clients refuse fails the check. A certificate that
@@ -120,6 +133,16 @@ mod tests {
     use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time};
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_unapplied_configuration_is_reported_and_does_not_fail() {
+        for (is_configured, reported) in [(true, false), (false, true)] {
+            let response = response(std::iter::empty(), None, is_configured).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            let body = String::from_utf8_lossy(response.body().bytes()).into_owned();
+            assert_eq!(body.contains("\"configuration\""), reported, "{body}");
+        }
+    }
 
     #[test]
     fn a_certificate_that_clients_refuse_fails() {

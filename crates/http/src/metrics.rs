@@ -144,6 +144,10 @@ lucarne_metrics::metrics! {
             Unit::Seconds
         ) with durations;
         sent: Family<EndpointLabels, Counter> = ("sent", "Bodies of responses", Unit::Bytes);
+        pub(crate) configured: Gauge = (
+            "configuration_applied",
+            "1 if the last reload applied the whole configuration file, otherwise 0"
+        );
         pub(crate) open: Gauge = ("connections", "Open connections");
         pub(crate) accepted: Counter = ("connections_accepted", "Connections accepted");
         cut: Family<ReasonLabels, Counter> = (

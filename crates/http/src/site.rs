@@ -74,6 +74,7 @@ impl Site {
         limits: Limits,
     ) -> Result<Arc<Self>, PrefixError> {
         let metrics = Metrics::default();
+        metrics.configured.set(1);
         metrics.describe(&mut registry);
         let inflight = BudgetMetrics::default();
         inflight.describe(&mut registry);
@@ -106,6 +107,12 @@ impl Site {
     pub fn trace(&self, tracer: Arc<dyn Tracer>) {
         // A second tracer would split the traces.
         let _ = self.tracer.set(tracer);
+    }
+
+    /// Reports whether the last reload applied the whole configuration file, in `/health` and in a
+    /// metric. Default: `true`.
+    pub fn note_configuration(&self, is_applied: bool) {
+        self.metrics.configured.set(i64::from(is_applied));
     }
 
     /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that
@@ -242,7 +249,11 @@ impl Site {
             _ if endpoint == Endpoint::Unknown => table.nothing(&parts),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::response(table.logs(), self.tls.get().map(|tls| &**tls)).await,
+            "/health" => {
+                let tls = self.tls.get().map(|tls| &**tls);
+                let is_configured = self.metrics.configured.get() == 1;
+                health::response(table.logs(), tls, is_configured).await
+            }
             "/metrics" => {
                 let metrics = self.render_metrics();
                 let (kind, text) = lucarne_net::exposition(&parts.headers, metrics);

@@ -14,6 +14,8 @@ use lucarne_net::{BlockingClient, Client, Validators, without_secrets};
 use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 
+use crate::files;
+
 /// Maximum size of a report in bytes. A usual report has about 2 MB.
 const MAX_BYTES: usize = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,10 +40,10 @@ pub(crate) fn is_remote(source: &str) -> bool {
 /// If the report cannot be read.
 pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     let read = || match source.split_once("://") {
-        Some(("file", path)) => Ok(std::fs::read(path)?.into()),
+        Some(("file", path)) => Ok(files::read(Path::new(path))?.into()),
         Some(("http" | "https", _)) => download(source),
         Some((scheme, _)) => bail!("the scheme `{scheme}://` is not http, https or file"),
-        None => Ok(std::fs::read(source)?.into()),
+        None => Ok(files::read(Path::new(source))?.into()),
     };
     read().with_context(|| format!("cannot get CCADB's roots from {}", without_secrets(source)))
 }

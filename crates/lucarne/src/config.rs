@@ -44,6 +44,8 @@ use std::path::{Path, PathBuf};
 use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, read_text, tree};
 
+use crate::files;
+
 pub use crate::prefix::Prefix;
 pub use crate::verification::VerifyBy;
 pub(crate) use conflict::shared as shared_by_logs;
@@ -114,7 +116,7 @@ impl Config {
     /// logs with problems are left out.
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match read_text(path) {
+        let config = match files::named(path, || read_text(path)) {
             Ok(yaml) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::parse(&yaml, directory, &mut report)

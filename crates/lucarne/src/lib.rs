@@ -47,6 +47,7 @@ mod describe;
 mod descriptors;
 pub mod documentation;
 pub mod examples;
+mod files;
 mod handover;
 mod hosting;
 mod inception;

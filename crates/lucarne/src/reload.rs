@@ -17,15 +17,16 @@ use std::iter::zip;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use lucarne_ct::{LogId, Roots};
 use lucarne_http::Site;
 use lucarne_log::{Log, Turn};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 
 use self::changes::{report_log, report_process};
 use self::draining::Draining;
 pub(crate) use self::reading::Reading;
-use self::reading::{Placement, read};
+use self::reading::{LONGEST, Placement, Refusal, read, within};
 use crate::config::LogSettings;
 use crate::creation::{Creation, create_added};
 use crate::descriptors;
@@ -45,9 +46,11 @@ pub(crate) struct Reload {
 /// The work of a reload that is in progress.
 #[derive(Default)]
 pub(crate) struct Progress {
-    reading: Option<JoinHandle<Option<Box<Reading>>>>,
+    reading: Option<BoxFuture<'static, Option<Box<Reading>>>>,
     /// Whether another SIGHUP has come while the file was being read.
     again: bool,
+    /// Whether the file has a log that waits until a removed log is closed.
+    postponed: bool,
     /// Logs that are created in the background.
     creating: Vec<(LogId, AbortHandle)>,
     /// Logs that were removed and are not closed yet.
@@ -77,8 +80,9 @@ impl Reload {
         let hosted = self.hosted.now();
         let draining = self.progress.draining.iter();
         let draining: Vec<_> = draining.map(|it| it.settings.clone()).collect();
+        let name = file.clone();
         let reading = spawn_blocking(move || read(&file, &hosted, &draining));
-        self.progress.reading = Some(reading);
+        self.progress.reading = Some(Box::pin(within(LONGEST, reading, name)));
         true
     }
 
@@ -96,10 +100,7 @@ impl Reload {
         tokio::select! {
             read = read => {
                 self.progress.reading = None;
-                Event::Read(read.unwrap_or_else(|error| {
-                    tracing::error!("SIGHUP: the configuration was not read: {error}");
-                    None
-                }))
+                Event::Read(read)
             }
             Some(Ok(log)) = closing.join_next() => Event::Closed(log),
         }
@@ -154,13 +155,14 @@ impl Reload {
         let mut other_tls_files = false;
         let mut effective = before.config.clone();
         effective.logs.clear();
-        report_process(&before.config, &config);
+        let mut is_unapplied = report_process(&before.config, &config);
         if let (Some(present), Some(named)) = (&mut effective.tls, &config.tls) {
             other_tls_files = present.certificate.value != named.certificate.value
                 || present.key.value != named.key.value;
             present.clone_from(named);
         }
         let (mut logs, mut added) = (Vec::new(), Vec::new());
+        self.progress.postponed = false;
         for (settings, placement) in zip(config.logs, placements) {
             let name = settings.shortname.value.clone();
             match placement {
@@ -169,7 +171,7 @@ impl Reload {
                     let Some((present, log)) = present else {
                         continue;
                     };
-                    report_log(present, &settings);
+                    is_unapplied |= report_log(present, &settings);
                     effective.logs.push(LogSettings {
                         roots: settings.roots,
                         ..present.clone()
@@ -182,9 +184,16 @@ impl Reload {
                         logs.push(Arc::clone(&log));
                         added.push(log);
                     }
-                    Err(error) => tracing::error!(log = name, "not opened: {error:#}"),
+                    Err(error) => {
+                        is_unapplied = true;
+                        tracing::error!(log = name, "not opened: {error:#}");
+                    }
                 },
-                Placement::Refused(why) => tracing::error!(log = name, "not opened: {why}"),
+                Placement::Refused(why) => {
+                    is_unapplied = true;
+                    tracing::error!(log = name, "not opened: {why}");
+                    self.progress.postponed |= matches!(why, Refusal::Taken { .. });
+                }
             }
         }
         self.switch(
@@ -195,6 +204,7 @@ impl Reload {
             },
             &added,
         );
+        self.site.note_configuration(!is_unapplied);
         other_tls_files
     }
 

@@ -10,6 +10,7 @@ use lucarne_settings::read_text;
 
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
+use crate::files;
 
 /// Purpose of a read of the roots. For roots of CCADB, the purpose decides whether to download the
 /// report, and whether to write new roots to the log's cache.
@@ -56,7 +57,7 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     for (key, file) in files {
         if let Some(file) = file {
             let place = (file.line, log.key_path(key));
-            match std::fs::read(&file.value) {
+            match files::read(&file.value) {
                 Ok(pem) => add(&mut roots, &pem, &file.value, place, report),
                 Err(error) => {
                     let message = format!("{} cannot be read: {error}", file.value.display());
@@ -216,7 +217,7 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
 
 /// Describes a file of roots without a usable certificate.
 fn no_certificate(file: &Path) -> String {
-    let text = std::fs::read(file).unwrap_or_default();
+    let text = files::read_regular(file).unwrap_or_default();
     let why = match pem::certificates(&text) {
         Err(error) => error.to_string(),
         Ok(_) => "no certificate is usable".to_owned(),

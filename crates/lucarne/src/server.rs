@@ -11,6 +11,7 @@ use lucarne_ct::Roots;
 use lucarne_http::{Listener, Serving, Site, Tls};
 use lucarne_log::{GiveTurn, Log, Metrics, Turn};
 use lucarne_storage::Lock;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
@@ -77,7 +78,7 @@ pub(crate) struct Server {
     lock: Arc<dyn Lock>,
     listeners: Vec<Listener>,
     tls: Option<Arc<Tls>>,
-    tls_watch: tls::Watch,
+    tls_watch: Arc<Mutex<tls::Watch>>,
     site: Arc<Site>,
     exporting: Exporting,
     signals: Signals,
@@ -118,7 +119,7 @@ impl Server {
             give.give();
         }
         // The watch begins before the files are read, so that no change is missed.
-        let tls_watch = tls::Watch::new(config.tls_files());
+        let tls_watch = Arc::new(Mutex::new(tls::Watch::new(config.tls_files())));
         let tls = served_tls(&config, tls)?;
         let listeners =
             listen::all(&config, sockets, creation.listen_option(), tls.as_ref()).await?;

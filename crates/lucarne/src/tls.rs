@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use crate::config::check_secret_file;
+use crate::files;
 
 /// Reads both files, and checks that the key belongs to the certificate.
 ///
@@ -37,7 +38,7 @@ pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
 /// # Errors
 /// If the file cannot be read; the error names the file.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+    files::read_regular(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 /// Reads the file of a private key, or of a certificate with its key.
@@ -91,6 +92,12 @@ impl Watch {
         Watch { files, seen }
     }
 
+    /// Watches files that are not read yet. The first comparison reports a change.
+    pub(crate) fn unread(files: Vec<PathBuf>) -> Self {
+        let seen = Vec::new();
+        Watch { files, seen }
+    }
+
     /// Returns true if a file changed since the last call.
     pub(crate) fn changed(&mut self) -> bool {
         let now = contents(&self.files);
@@ -104,7 +111,7 @@ impl Watch {
 fn contents(files: &[PathBuf]) -> Vec<Option<u64>> {
     let hash = |file: &PathBuf| {
         let mut hasher = DefaultHasher::new();
-        std::fs::read(file).ok()?.hash(&mut hasher);
+        files::read_regular(file).ok()?.hash(&mut hasher);
         Some(hasher.finish())
     };
     files.iter().map(hash).collect()

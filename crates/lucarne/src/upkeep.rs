@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lucarne_http::Tls;
 use lucarne_log::Log;
-use tokio::task::JoinHandle;
+use parking_lot::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, interval_at};
 
 use crate::config::{LogSettings, Report};
@@ -31,7 +32,7 @@ pub(crate) struct Upkeep {
     /// Reloads the configuration file.
     pub(crate) reload: Reload,
     pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) tls_watch: tls::Watch,
+    pub(crate) tls_watch: Arc<Mutex<tls::Watch>>,
     /// Whether SIGHUP means that the terminal was closed, as in the demo.
     pub(crate) terminal: bool,
 }
@@ -77,10 +78,9 @@ impl Upkeep {
                     Wish::Reread => {
                         tracing::info!("SIGHUP: reading the configuration, roots and TLS files");
                         notify::reloading();
-                        self.reread_tls();
-                        // The roots are read after the file, which may name other sources.
+                        // Other files are read after this one, which may name other sources.
                         if !self.reload.begin() {
-                            notify::reloaded_after(self.reread_roots(|_| true));
+                            self.reread_files();
                         }
                     }
                     Wish::Successor => match self.hosted.now().config.handover {
@@ -96,26 +96,50 @@ impl Upkeep {
                     Event::Closed(log) => self.reload.remove(&log),
                 },
                 candidate = candidate => return Wanted::Logs(candidate),
-                _ = look_at_tls.tick() => if self.tls_watch.changed() {
-                    self.reread_tls();
-                },
+                _ = look_at_tls.tick() => self.look_at_tls(),
                 _ = ask_ccadb.tick() => drop(self.reread_roots(|log| log.roots.ccadb.is_some())),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
     }
 
-    /// Applies a configuration file that was read, and reads the roots again. The roots are read
-    /// even if the file has a problem.
+    /// Applies a configuration file that was read, and reads the roots and TLS files again, even if
+    /// the configuration file has a problem.
     async fn apply(&mut self, reading: Option<Box<Reading>>) {
-        if let Some(reading) = reading
-            && self.reload.apply(reading).await
-        {
-            self.tls_watch = tls::Watch::new(self.hosted.now().config.tls_files());
-            self.reread_tls();
+        match reading {
+            Some(reading) => {
+                if self.reload.apply(reading).await {
+                    let files = self.hosted.now().config.tls_files();
+                    self.tls_watch = Arc::new(Mutex::new(tls::Watch::unread(files)));
+                }
+            }
+            None => self.reload.site.note_configuration(false),
         }
-        notify::reloaded_after(self.reread_roots(|_| true));
+        self.reread_files();
         self.reload.begin_again();
+    }
+
+    /// Reads roots and TLS files again in the background. A file that does not respond delays only
+    /// the notification of the service manager.
+    fn reread_files(&self) {
+        let mut reading = self.reread_roots(|_| true);
+        if let Some(tls) = self.tls.clone() {
+            let hosted = self.hosted.now();
+            reading.push(spawn_blocking(move || reread_tls(&hosted, &tls)));
+        }
+        notify::reloaded_after(reading);
+    }
+
+    /// Reads the TLS files again in the background if they have changed.
+    fn look_at_tls(&self) {
+        let Some(tls) = self.tls.clone() else { return };
+        let (watch, hosted) = (Arc::clone(&self.tls_watch), self.hosted.now());
+        spawn_blocking(move || {
+            // The previous comparison may still wait for a file.
+            if watch.try_lock().is_some_and(|mut watch| watch.changed()) {
+                reread_tls(&hosted, &tls);
+            }
+        });
     }
 
     /// Reads the roots of the chosen logs again in the background. Returns the tasks.
@@ -127,7 +151,7 @@ impl Upkeep {
                 let (settings, log) = (settings.clone(), Arc::clone(log));
                 let (current, known) = (self.hosted.clone(), Arc::clone(&hosted));
                 let read = move || reread(&settings, &log, (&current, &known));
-                reading.push(tokio::task::spawn_blocking(read));
+                reading.push(spawn_blocking(read));
             }
         }
         reading
@@ -141,26 +165,22 @@ impl Upkeep {
             return;
         }
         let current = self.hosted.clone();
-        *asking = Some(tokio::task::spawn_blocking(move || {
+        *asking = Some(spawn_blocking(move || {
             for (settings, log) in hosted.each().filter(|(_, log)| log.awaits_roots()) {
                 reread(settings, log, (&current, &hosted));
             }
         }));
     }
+}
 
-    fn reread_tls(&self) {
-        let hosted = self.hosted.now();
-        let Some((files, tls)) = hosted.config.tls.as_ref().zip(self.tls.as_ref()) else {
-            return;
-        };
-        match tls::reload(tls, &files.certificate.value, &files.key.value) {
-            Ok(()) => {
-                tracing::info!(certificate = %files.certificate.value.display(), "TLS files read");
-            }
-            Err(error) => {
-                tracing::error!("{error:#}; the old certificate stays in use");
-            }
-        }
+fn reread_tls(hosted: &Hosted, tls: &Tls) {
+    let Some(files) = &hosted.config.tls else {
+        return;
+    };
+    let certificate = &files.certificate.value;
+    match tls::reload(tls, certificate, &files.key.value) {
+        Ok(()) => tracing::info!(certificate = %certificate.display(), "TLS files read"),
+        Err(error) => tracing::error!("{error:#}; the old certificate stays in use"),
     }
 }
 

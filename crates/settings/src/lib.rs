@@ -20,7 +20,7 @@
 //! | [`values`] | parsers of single values |
 //! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
 //! | [`nearest`], [`unknown`] | messages about unknown keys |
-//! | [`read_text`] | the text of a file |
+//! | [`read_text`], [`read_bounded`] | the text of a file, the bytes of a file |
 
 pub mod environment;
 pub mod form;
@@ -39,5 +39,5 @@ pub use keys::{nearest, unknown};
 pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
 pub use table::Table;
-pub use text_file::read_text;
+pub use text_file::{read_bounded, read_text};
 pub use tree::{Node, Value};

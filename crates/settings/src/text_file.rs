@@ -1,15 +1,34 @@
-//! Files that are read as text.
+//! Files with a bounded size, and files that are read as text.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+
+/// Maximum size of a file. The list of CCADB's roots, the largest one, has a few MiB. A device may
+/// have no end.
+const MAX: u64 = 64 << 20;
+
+/// Reads an open file.
+///
+/// # Errors
+/// If the file cannot be read, or has more than 64 MiB.
+pub fn read_bounded(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX {
+        let message = format!("it has more than {} MiB", MAX >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
 
 /// Reads the text file at `path`. A byte order mark of UTF-8 is left out.
 ///
 /// # Errors
-/// If the file cannot be read, or is not UTF-8. The errors for UTF-16 and UTF-32 have the remedy.
+/// If the file cannot be read, is too large, or is not UTF-8. The errors for UTF-16 and UTF-32 have
+/// the remedy.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = fs::read(path)?;
+    let bytes = read_bounded(File::open(path)?)?;
     if let Some(encoding) = other_encoding(&bytes) {
         let file = path.display();
         let message = format!(
@@ -42,7 +61,15 @@ fn other_encoding(bytes: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let why = read_text(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(why.to_string(), "it has more than 64 MiB");
+    }
 
     #[test]
     fn other_encodings_are_named_and_have_a_remedy() {

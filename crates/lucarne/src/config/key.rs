@@ -7,6 +7,8 @@ use base64_simd::STANDARD;
 use lucarne_ct::LogKey;
 use lucarne_mint::{Exposed, check_access};
 
+use crate::files;
+
 /// Reasons why a key is refused. The text follows the place of the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
@@ -38,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<LogKey, KeyError> {
 /// Reads a key file. A missing file is [`KeyError::Absent`], whose text has the remedy.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
     check_access(path)?;
-    std::fs::read(path).map_err(|error| match error.kind() {
+    files::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KeyError::Absent(error),
         _ => KeyError::Read(error),
     })

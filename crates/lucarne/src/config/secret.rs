@@ -12,6 +12,7 @@ use lucarne_settings::{Located, Reader};
 use super::command::{self, CommandError};
 use super::key::{self, KeyError};
 use super::manager::{FetchError, Manager, ManagerError};
+use crate::files;
 
 /// Source of a log's key or of a password. The source itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl Secret {
         let bytes = match self {
             Secret::File(file) => {
                 check_access(file)?;
-                std::fs::read(file).map_err(|error| match error.kind() {
+                files::read(file).map_err(|error| match error.kind() {
                     ErrorKind::NotFound => SecretError::Absent(error),
                     _ => SecretError::Read(error),
                 })
@@ -228,7 +229,7 @@ impl Secret {
                 let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
                 let directory = directory.ok_or(SecretError::NoCredentials)?;
                 let file = Path::new(&directory).join(name);
-                std::fs::read(file).map_err(|error| match error.kind() {
+                files::read(&file).map_err(|error| match error.kind() {
                     ErrorKind::NotFound => SecretError::NoCredential(error),
                     _ => SecretError::Read(error),
                 })

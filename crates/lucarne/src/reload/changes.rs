@@ -11,8 +11,8 @@ const ROOTS: [&str; 5] = [
     "refusedroots",
 ];
 
-/// Reports changed settings of the process that need a new process.
-pub(super) fn report_process(present: &Config, file: &Config) {
+/// Reports changed settings of the process that need a new process. Returns whether there are any.
+pub(super) fn report_process(present: &Config, file: &Config) -> bool {
     let mut changed = present.written.changed(&file.written);
     // A reload reads other TLS files, but cannot enable or disable TLS.
     if present.tls.is_some() == file.tls.is_some() {
@@ -25,10 +25,11 @@ pub(super) fn report_process(present: &Config, file: &Config) {
              them"
         );
     }
+    !changed.is_empty()
 }
 
-/// Reports changed settings of a log that need a new process.
-pub(super) fn report_log(present: &LogSettings, file: &LogSettings) {
+/// Reports changed settings of a log that need a new process. Returns whether there are any.
+pub(super) fn report_log(present: &LogSettings, file: &LogSettings) -> bool {
     let mut changed = present.written.changed(&file.written);
     changed.retain(|key| !ROOTS.contains(key));
     if !changed.is_empty() {
@@ -39,4 +40,5 @@ pub(super) fn report_log(present: &LogSettings, file: &LogSettings) {
              SIGUSR2 to apply them"
         );
     }
+    !changed.is_empty()
 }

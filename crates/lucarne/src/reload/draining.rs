@@ -41,13 +41,17 @@ impl Reload {
         self.progress.draining.push(Draining { settings, log });
     }
 
-    /// Removes the paths and the metrics of a log that is closed.
+    /// Removes the paths and the metrics of a log that is closed. Reads the file again if one of its
+    /// logs waits for this, or may wait for this according to a reading that has begun before.
     pub(crate) fn remove(&mut self, log: &Arc<Log>) {
         let draining = &mut self.progress.draining;
         draining.retain(|draining| !Arc::ptr_eq(&draining.log, log));
         self.serve_logs();
         self.host.forget(log);
         tracing::info!(log = log.config().shortname, "closed and removed");
+        if self.progress.postponed || self.progress.reading.is_some() {
+            self.begin();
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Reading of the configuration file, and the placement of its logs.
 
 use std::iter::zip;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lucarne_ct::Roots;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::config::{Config, LogSettings, Report, shared_by_logs};
+use crate::files;
 use crate::hosting::Hosted;
 use crate::roots::{self, Purpose};
 use crate::survey;
@@ -39,10 +43,39 @@ pub(super) enum Refusal {
     )]
     OtherLock { key: &'static str },
     #[error(
-        "its `{key}` is that of log `{log}`, which this process still has: send SIGHUP again when \
+        "its `{key}` is that of log `{log}`, which this process still has: the log is opened when \
          that log is closed"
     )]
     Taken { key: &'static str, log: String },
+}
+
+/// Maximum time to read the file and the files that it names. Requests for roots over the network
+/// have shorter limits.
+pub(super) const LONGEST: Duration = Duration::from_secs(120);
+
+/// Waits for `reading` of the configuration `file`. After the time `longest`, its thread is
+/// abandoned, so that the next reload can begin.
+pub(super) async fn within(
+    longest: Duration,
+    reading: JoinHandle<Option<Box<Reading>>>,
+    file: PathBuf,
+) -> Option<Box<Reading>> {
+    match timeout(longest, reading).await {
+        Ok(Ok(reading)) => reading,
+        Ok(Err(error)) => {
+            tracing::error!("SIGHUP: the configuration was not read: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::error!(
+                reading = files::being_read(),
+                "SIGHUP: {} and the files that it names were not read within {longest:?}, and no \
+                 setting was changed: check the named file and send SIGHUP again",
+                file.display()
+            );
+            None
+        }
+    }
 }
 
 /// Reads the file with all checks of a start, and reports its problems.
@@ -180,6 +213,27 @@ mod tests {
             matches!(why, Refusal::OtherLock { key: "checkpoints" }),
             "{why}"
         );
+    }
+
+    /// A pipe without a writer ends one reload, and names itself.
+    #[tokio::test]
+    async fn a_file_that_never_arrives_does_not_stop_reloads() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let hosted = Hosted {
+            config: config(directory.path(), "lock.db", &["first"]),
+            logs: Vec::new(),
+        };
+        let opened = pipe.clone();
+        let reading = tokio::task::spawn_blocking(move || read(&opened, &hosted, &[]));
+        let named = || files::being_read().contains("/pipe");
+        lucarne_testkit::until("the pipe is being read", named).await;
+        let read = within(Duration::from_millis(1), reading, pipe.clone()).await;
+        assert!(read.is_none() && named());
+        // Ends the abandoned thread, for which the runtime waits.
+        tokio::fs::write(&pipe, "").await.unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use lucarne_mint::{Authority, CaOptions, KeyType};
-use lucarne_testkit::{Server, temp_dir};
+use lucarne_testkit::{Server, temp_dir, write_secret};
 use rustix::process::Signal;
 
 use crate::common::load::Load;
@@ -64,6 +64,17 @@ impl TwoLogs {
             .collect();
         let what = format!("the logs are {wanted:?}");
         eventually(&what, async || self.logs().await == wanted).await;
+    }
+
+    /// Waits until metrics and `/health` report whether the whole file is applied.
+    async fn is_applied(&self, is_applied: bool) {
+        let value = u8::from(is_applied);
+        let line = format!("\nlucarne_http_configuration_applied {value}\n");
+        let metric = format!("the metrics have{line}");
+        eventually(&metric, async || self.metrics().await.contains(&line)).await;
+        let health = self.site.client().get("health").await.unwrap();
+        let reported = health.text().contains("\"configuration\"");
+        assert_eq!((health.status.as_u16(), reported), (200, !is_applied));
     }
 
     async fn metrics(&self) -> String {
@@ -160,6 +171,9 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
             .unwrap();
         assert_has(&server.output(), "no such key; did you mean `period`?");
         logs.has(&BOTH).await;
+        logs.is_applied(false).await;
+        logs.reload(&mut server, &logs.both);
+        logs.is_applied(true).await;
         let slower = logs.both.replace("period: 20", "period: 30");
         let named = format!("verification: general\n{slower}");
         logs.reload(&mut server, &named);
@@ -167,7 +181,27 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
             server.wait_for_output(words, EVENT_TIMEOUT).unwrap();
         }
         logs.has(&BOTH).await;
+        logs.is_applied(false).await;
     });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
+#[test]
+fn a_log_that_needs_the_place_of_a_removed_log_opens_when_the_removed_log_is_closed() {
+    let logs = TwoLogs::create("");
+    fs::write(logs.site.configuration(), &logs.both).unwrap();
+    write_secret(logs.site.path().join("third.seed"), [3; 32]);
+    // The same file removes the second log, and has another log at its prefix.
+    let third = logs.both.replace("second", "third");
+    let third = third.replace("/third\n", "/second\n");
+    let mut server = logs.site.start();
+    run(async {
+        logs.has(&BOTH).await;
+        logs.reload(&mut server, &third);
+        logs.has(&[("first", true), ("third", true)]).await;
+        logs.is_applied(true).await;
+    });
+    assert_has(&server.output(), "which this process still has");
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 

@@ -1,0 +1,87 @@
+//! Files that the configuration names, read with a bound on their size.
+//!
+//! A device has no end, a pipe may have no writer, and a file on a dead network share never
+//! arrives. The size of a file is therefore bounded, and a reload that waits for a file for too
+//! long names the file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use lucarne_settings::read_bounded;
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+
+/// The files that are being read.
+static READING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Calls `read`. Until `read` returns, the file at `path` is one of [`being_read`].
+pub(crate) fn named<T>(path: &Path, read: impl FnOnce() -> T) -> T {
+    READING.lock().push(path.to_owned());
+    let outcome = read();
+    let mut reading = READING.lock();
+    if let Some(place) = reading.iter().position(|it| it == path) {
+        reading.swap_remove(place);
+    }
+    outcome
+}
+
+/// Returns the names of the files that are being read.
+pub(crate) fn being_read() -> String {
+    format!("{:?}", *READING.lock())
+}
+
+/// Reads a file or a pipe.
+///
+/// # Errors
+/// If the file cannot be read, or is too large.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    named(path, || read_bounded(File::open(path)?))
+}
+
+/// Reads a file that the process reads again and again. A pipe or a device is refused, without
+/// waiting for its other end.
+///
+/// # Errors
+/// See [`read`]; and if the file is not a regular file.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    named(path, || {
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            let why = "expected a regular file, found a directory, a pipe or a device";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        read_bounded(file)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let why = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(why.to_string(), "it has more than 64 MiB");
+        assert!(!being_read().contains("/dev/zero"));
+    }
+
+    #[test]
+    fn a_pipe_is_refused_where_a_regular_file_is_meant() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/null"), directory.path()] {
+            let why = read_regular(path).unwrap_err().to_string();
+            assert!(why.starts_with("expected a regular file"), "{why}");
+        }
+        let file = directory.path().join("file");
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read_regular(&file).unwrap(), b"text");
+    }
+}
