@@ -11,6 +11,7 @@ use lucarne_storage::{Lock, LockError};
 
 use crate::causes::causes;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
+use crate::files::is_absent;
 use crate::inception::{self, Birth};
 use crate::metering::Metering;
 use crate::open::{self, LateLock};
@@ -51,7 +52,7 @@ pub(crate) async fn open_lock(
     let place = &config.checkpoints.value;
     if creation == Creation::InFreshDirectory {
         if let LockPlace::Sqlite(path) = place
-            && !path.exists()
+            && is_absent(path)
             && let Some(log) = config.logs.iter().find(|log| !is_fresh(&log.data.value))
         {
             bail!(
@@ -84,7 +85,7 @@ pub(crate) async fn kept_or_new_lock(place: &LockPlace) -> Result<(Arc<dyn Lock>
         Err(error) => return Err(error.into()),
     };
     if let LockPlace::Sqlite(path) = place {
-        anyhow::ensure!(!path.exists(), refused);
+        anyhow::ensure!(is_absent(path), refused);
         let lock = open::new_lock(place).await?;
         return Ok((lock, vec![format!("created lock {place}")]));
     }

@@ -59,6 +59,12 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     })
 }
 
+/// Returns `true` if nothing exists at this path. If a directory of the path does not permit the
+/// search, the result is `false`: the next access to the path reports the reason.
+pub(crate) fn is_absent(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +74,14 @@ mod tests {
         let why = read(Path::new("/dev/zero")).unwrap_err();
         assert_eq!(why.to_string(), "it has more than 64 MiB");
         assert!(!being_read().contains("/dev/zero"));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_searched_is_not_absent() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(!is_absent(&file.path().join("below")));
+        assert!(!is_absent(file.path()));
+        assert!(is_absent(&file.path().with_extension("absent")));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use lucarne_net::counted;
 use lucarne_storage::{Lock, LockError};
 
 use crate::config::{LockPlace, LogSettings};
+use crate::files::is_absent;
 use crate::open;
 
 /// Today in relation to the inception of a log.
@@ -78,7 +79,7 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
     }
     let of_log = || format!("log `{}`", log.shortname.value);
     let directory = log.data.value.directory();
-    if directory.is_none_or(|directory| directory.exists()) {
+    if directory.is_none_or(|directory| !is_absent(directory)) {
         let assets = open::watched_assets(&log.data.value).await;
         let assets = assets.with_context(of_log)?;
         ensure!(

@@ -16,6 +16,7 @@ use lucarne_storage::{
 };
 
 use crate::config::{DataPlace, LockPlace};
+use crate::files::is_absent;
 use crate::late::Late;
 
 /// Opens the data of an existing log.
@@ -67,7 +68,7 @@ pub(crate) async fn lock(
     observer: Arc<dyn Observer>,
 ) -> Result<Arc<dyn Lock>, LockError> {
     Ok(match place {
-        LockPlace::Sqlite(path) if !path.exists() => {
+        LockPlace::Sqlite(path) if is_absent(path) => {
             return Err(LockError::Unusable {
                 location: path.display().to_string(),
                 reason:

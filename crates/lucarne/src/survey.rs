@@ -1,5 +1,6 @@
 //! Warnings about valid settings that may cause problems after the log is in use.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,6 +14,7 @@ use lucarne_storage::{AssetError, Assets, Lease, Lock, LockError, PosixAssets};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report, Severity, rfc3339};
+use crate::files::is_absent;
 use crate::inception::{self, Birth};
 use crate::roots::has_merge_delay_monitor;
 use crate::{open, tls};
@@ -187,14 +189,27 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         }
     }
     for listen in &config.listen {
-        let taken = |address| TcpListener::bind(address).is_err();
-        if listen.value.addresses.iter().copied().all(taken) {
-            let message = format!(
-                "cannot listen on {} now: the address is in use, perhaps by a running Lucarne, or \
-                 not permitted",
-                listen.value
-            );
-            report.warning(listen.line, "listen", message);
+        let addresses = listen.value.addresses.iter();
+        let failures = addresses.map(|address| TcpListener::bind(address).err());
+        let failures: Option<Vec<_>> = failures.collect();
+        let Some(error) = failures.and_then(|failures| failures.into_iter().next()) else {
+            continue;
+        };
+        let (line, address) = (listen.line, &listen.value);
+        match error.kind() {
+            // The service may listen on this port: its unit has CAP_NET_BIND_SERVICE.
+            ErrorKind::PermissionDenied => {}
+            ErrorKind::AddrInUse => {
+                let message = format!(
+                    "cannot listen on {address} now: the address is in use, perhaps by a running \
+                     Lucarne"
+                );
+                report.warning(line, "listen", message);
+            }
+            _ => {
+                let message = format!("cannot listen on {address}: {error}");
+                report.add(Severity::Problem, line, "listen", message);
+            }
         }
     }
 }
@@ -472,6 +487,11 @@ fn clock(log: &LogSettings, signed_ms: u64, report: &mut Report) {
 
 fn directory_problem(directory: &Path) -> Option<String> {
     let shown = directory.display();
+    if let Err(error) = directory.metadata()
+        && !is_absent(directory)
+    {
+        return Some(format!("{shown} cannot be accessed: {error}"));
+    }
     if !directory.is_dir() {
         return Some(format!(
             "{shown} does not exist, but the log does: mount or restore the directory"

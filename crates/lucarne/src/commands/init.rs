@@ -11,7 +11,7 @@ use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::creation::kept_or_new_lock;
-use crate::{inception, open, runtime};
+use crate::{files, inception, open, runtime};
 
 /// Creates the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
@@ -64,7 +64,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
 /// Returns `true` if the lock does not exist.
 async fn is_absent(place: &LockPlace) -> bool {
     if let LockPlace::Sqlite(path) = place {
-        return !path.exists();
+        return files::is_absent(path);
     }
     match open::lock(place, Arc::new(())).await {
         Ok(lock) => {

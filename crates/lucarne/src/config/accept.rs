@@ -13,6 +13,7 @@ use super::keys::acceptance::{
 use super::keys::roots;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
+use crate::files::is_absent;
 
 /// URLs of CCADB's reports: the roots of a programme, and the roots of applicants.
 pub(super) const CCADB_TRUSTED: &str =
@@ -80,8 +81,13 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
 /// Reads the path of a file that must exist.
 fn file(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
-    if !path.value.is_file() {
-        let message = format!("{} does not exist, or is not a file", path.value.display());
+    let found = path.value.metadata();
+    if !found.as_ref().is_ok_and(std::fs::Metadata::is_file) {
+        let shown = path.value.display();
+        let message = match found {
+            Err(error) if !is_absent(&path.value) => format!("{shown} cannot be read: {error}"),
+            _ => format!("{shown} does not exist, or is not a file"),
+        };
         reader.problem(path.line, key, message);
         return None;
     }

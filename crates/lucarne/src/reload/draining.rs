@@ -41,8 +41,8 @@ impl Reload {
         self.progress.draining.push(Draining { settings, log });
     }
 
-    /// Removes the paths and the metrics of a log that is closed. Reads the file again if one of its
-    /// logs waits for this, or may wait for this according to a reading that has begun before.
+    /// Removes the paths and the metrics of a log that is closed. Reads the file again if the file
+    /// has a log that waits for this, or if a reading began before.
     pub(crate) fn remove(&mut self, log: &Arc<Log>) {
         let draining = &mut self.progress.draining;
         draining.retain(|draining| !Arc::ptr_eq(&draining.log, log));

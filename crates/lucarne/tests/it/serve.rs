@@ -144,6 +144,15 @@ fn a_taken_port_is_said_before_anything_happens() {
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "now: the address is in use");
+    // An address of a network for documentation, which no machine has.
+    let file = log.path().join("lucarne.yaml");
+    let elsewhere = fs::read_to_string(&file).unwrap();
+    fs::write(&file, elsewhere.replace("127.0.0.1", "192.0.2.1")).unwrap();
+    for command in ["serve", "check"] {
+        let (code, said) = lucarne(log.path(), &[command, "-c", "lucarne.yaml"]);
+        assert_eq!(code, 1, "{said}");
+        assert_has(&said, "cannot listen on 192.0.2.1");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::causes::causes;
 use crate::commands::fsck;
 use crate::commands::lock::show;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
+use crate::files::is_absent;
 use crate::roots::{self, Purpose};
 use crate::{inception, open};
 
@@ -196,7 +197,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
 /// Returns whether the lock has the log. A lock that does not exist yet has no logs.
 async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> {
     let is_there = match place {
-        LockPlace::Sqlite(path) => path.exists(),
+        LockPlace::Sqlite(path) => !is_absent(path),
         LockPlace::Server(url) => SqlLock::is_there(url).await?,
         LockPlace::Bucket(_) => true,
     };

@@ -15,6 +15,7 @@ use super::outside::{Outside, compared};
 use crate::commands::{failed, looking, sound};
 use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::creation::kept_or_new_lock;
+use crate::files::is_absent;
 use crate::{inception, open, runtime};
 
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
@@ -124,7 +125,7 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
 }
 
 fn is_there(place: &LockPlace) -> bool {
-    matches!(place, LockPlace::Sqlite(path) if path.exists())
+    matches!(place, LockPlace::Sqlite(path) if !is_absent(path))
 }
 
 /// Checks that the lock's checkpoint may be replaced: the old checkpoint must belong to the same
