@@ -133,12 +133,12 @@ impl Trial {
         ];
         let summary = self.summary();
         match summary["errors"].as_array() {
-            Some(errors) => {
+            Some(errors) if !errors.is_empty() => {
                 let kinds = errors.iter().filter_map(|error| error["kind"].as_str());
                 let kinds = kinds.filter(|kind| *kind != "interrupted");
                 kinds.map(str::to_owned).collect()
             }
-            None => {
+            _ => {
                 let said = BEFORE
                     .into_iter()
                     .filter(|(_, words)| self.said.contains(words));
