@@ -2,6 +2,7 @@
 //! one build.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -85,12 +86,19 @@ fn beside_the_tests() -> Vec<Finished> {
         Finished::run("doc tests", doc_tests),
         Finished::run("documentation", documentation),
         Finished::run("the default build, a log alone", builds),
+        Finished::run("build of the feature otlp", || {
+            quiet(&mut lowest(otlp_build()), "otlp")
+        }),
     ]
 }
 
 /// Returns a `cargo` command with clippy and the lowest priority.
 fn beside(arguments: &str) -> Command {
-    let cargo = linted(arguments);
+    lowest(linted(arguments))
+}
+
+/// Gives a command the lowest priority.
+fn lowest(cargo: Command) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(cargo.get_program());
     command.args(cargo.get_args()).current_dir(root());
@@ -121,16 +129,27 @@ fn builds() -> Result<()> {
         .try_for_each(|arguments| quiet(&mut beside(arguments), "builds"))
 }
 
-/// Builds the tests of `lucarne` with the feature `otlp`, which is not in the default build: the
-/// unit tests and the program `otlp`. With `--workspace`, the dependencies have the same features
-/// as in the build of the other tests, so that only this package is built again.
+/// Returns the programs that [`otlp_build`] builds: the unit tests and the program `otlp`.
 fn otlp() -> Result<Vec<Program>> {
-    let mut build =
-        linted("test --workspace --features lucarne/otlp --lib --test otlp --locked --no-run");
-    let mut programs = programs::built(&mut build)?;
+    let mut programs = programs::built(&mut otlp_build())?;
     let package = BTreeSet::from([root().join("crates/lucarne")]);
     programs.retain(|program| program.is_of(&package));
     Ok(programs)
+}
+
+/// Returns the command that builds the tests of `lucarne` with the feature `otlp`, which is not in
+/// the default build. With `--workspace`, the dependencies have the same features as in the build
+/// of the other tests, so that only this package is built again. The binary goes to another
+/// directory, because the other tests start theirs at the same time.
+fn otlp_build() -> Command {
+    let mut build =
+        linted("test --workspace --features lucarne/otlp --lib --test otlp --locked --no-run");
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root().join("target"), PathBuf::from);
+    build
+        .env("CARGO_TARGET_DIR", target.join("otlp"))
+        .env("CARGO_BUILD_BUILD_DIR", target);
+    build
 }
 
 /// Runs the tests of all crates whose names contain one of `filters`, or all tests.
