@@ -45,7 +45,7 @@ mod tls;
 mod trust;
 mod tunnel;
 
-pub use body::{BodyBudget, BodyReader, BudgetExceeded, HeldBody, Keep};
+pub use body::{BodyBudget, BodyReader, BudgetExceeded, HeldBodies, HeldBody, Keep};
 pub use client::Client;
 pub use endpoint::Endpoint;
 pub use endpoint_error::EndpointError;

@@ -45,6 +45,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("lock show", &["lucarne lock show -c lucarne.yaml"]),
     (
+        "lock copy",
+        &["lucarne lock copy -c lucarne.yaml /var/lib/lucarne-lock/moved.db"],
+    ),
+    (
         "lock rebuild",
         &[
             "lucarne lock rebuild -c lucarne.yaml example2026h2 --known https://mirror.example/checkpoint",

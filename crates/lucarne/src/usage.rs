@@ -9,7 +9,7 @@ use clap::{CommandFactory, Error, FromArgMatches};
 use crate::cli::Cli;
 use crate::examples::command_line;
 use crate::logging::Format;
-use crate::output;
+use crate::{journald, output};
 
 /// Parses the arguments. Prints an error of usage, or the requested help, and exits.
 pub fn parse(arguments: &[OsString]) -> Cli {
@@ -18,8 +18,14 @@ pub fn parse(arguments: &[OsString]) -> Cli {
         Ok(cli) => return cli,
         Err(error) => advised(in_words(error), arguments),
     };
-    if error.use_stderr() && wants_json(arguments) {
-        output::set_lines(Format::Json, false);
+    let format = if wants_json(arguments) {
+        Format::Json
+    } else {
+        Format::Text
+    };
+    let journal = journald::is_behind(std::io::stderr());
+    if error.use_stderr() && (journal || format == Format::Json) {
+        output::set_lines(format, journal);
         errln!("{}", error.to_string().trim_end());
         std::process::exit(error.exit_code());
     }

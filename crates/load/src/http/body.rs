@@ -35,32 +35,38 @@ impl Keep {
 /// Receives the pieces of a response's body as they arrive, with the headers of the response.
 pub type BodyReader<'a> = dyn FnMut(&Headers, &[u8]) + Send + 'a;
 
+/// The bodies in memory of several budgets together.
+#[derive(Debug, Default)]
+pub struct HeldBodies {
+    bytes: AtomicUsize,
+    /// The largest limit of these budgets.
+    most: AtomicUsize,
+}
+
 /// Limit of the bodies that are in memory at the same time, for all users together.
 #[derive(Debug)]
 pub struct BodyBudget {
     most: usize,
-    /// Bytes of all bodies that are in memory.
-    held: Arc<AtomicUsize>,
+    held: Arc<HeldBodies>,
     option: &'static str,
 }
 
 impl BodyBudget {
-    /// Creates a limit of `most` bytes, which the user can change with `option`. Bodies of other
-    /// limits with the same `held` count as well.
-    pub fn new(most: usize, option: &'static str, held: Arc<AtomicUsize>) -> Arc<Self> {
+    /// Creates a limit of `most` bytes for a body, which the user can change with `option`. The
+    /// largest limit of all budgets with the same `held` limits their bodies together.
+    pub fn new(most: usize, option: &'static str, held: Arc<HeldBodies>) -> Arc<Self> {
+        held.most.fetch_max(most, Ordering::Relaxed);
         Arc::new(Self { most, held, option })
     }
 
     /// Returns the bytes of all bodies that are in memory.
     pub fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+        self.held.bytes.load(Ordering::Relaxed)
     }
 
-    fn exceeded(&self) -> BudgetExceeded {
-        BudgetExceeded {
-            most: self.most,
-            option: self.option,
-        }
+    fn exceeded(&self, most: usize) -> BudgetExceeded {
+        let option = self.option;
+        BudgetExceeded { most, option }
     }
 }
 
@@ -91,7 +97,7 @@ impl HeldBody {
     /// Checks that the body could have `more` bytes if it were alone.
     fn check(&self, more: u64) -> Result<(), BudgetExceeded> {
         match &self.budget {
-            Some(budget) if more > budget.most as u64 => Err(budget.exceeded()),
+            Some(budget) if more > budget.most as u64 => Err(budget.exceeded(budget.most)),
             _ => Ok(()),
         }
     }
@@ -104,10 +110,12 @@ impl HeldBody {
         let Some(budget) = &self.budget else {
             return Ok(());
         };
-        let room = |held: usize| held.checked_add(more).filter(|sum| *sum <= budget.most);
+        self.check((self.bytes as u64).saturating_add(more as u64))?;
+        let most = budget.held.most.load(Ordering::Relaxed);
+        let room = |held: usize| held.checked_add(more).filter(|sum| *sum <= most);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let grown = budget.held.fetch_update(set, fetch, room);
-        grown.map_err(|_| budget.exceeded())?;
+        let grown = budget.held.bytes.fetch_update(set, fetch, room);
+        grown.map_err(|_| budget.exceeded(most))?;
         self.bytes += more;
         Ok(())
     }
@@ -124,7 +132,7 @@ impl HeldBody {
 impl Drop for HeldBody {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
-            budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+            budget.held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -293,7 +301,10 @@ mod tests {
         drop(one);
         assert_eq!(budget.held(), 40);
         let smaller = BodyBudget::new(39, "`--max-body`", budget.held.clone());
-        received(Keep::All, &smaller).push(&none, &[3]).unwrap_err();
+        let mut body = received(Keep::All, &smaller);
+        body.push(&none, &[3; 39]).unwrap();
+        body.push(&none, &[3]).unwrap_err();
+        drop(body);
         drop(copies);
         assert_eq!(budget.held(), 0);
     }

@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use lucarne_load::PrepareError;
-use lucarne_load::http::{BodyBudget, Client, ClientOptions, Endpoint};
+use lucarne_load::http::{BodyBudget, Client, ClientOptions, Endpoint, HeldBodies};
 use lucarne_settings::read_text;
 
 use super::files;
@@ -340,8 +339,8 @@ pub(super) fn one(options: &RestOptions) -> Step {
 }
 
 pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>, PrepareError> {
-    /// Bytes of the bodies in memory of all scenarios.
-    static HELD: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+    /// The bodies in memory of all scenarios.
+    static HELD: LazyLock<Arc<HeldBodies>> = LazyLock::new(Arc::default);
     let most = usize::try_from(options.max_body.0).unwrap_or(usize::MAX);
     let option = "`--max-body` (`maxBody` in a plan)";
     let budget = BodyBudget::new(most, option, HELD.clone());
