@@ -98,6 +98,7 @@ async fn give_back(
     );
     let said = match to {
         Software::Sunlight => {
+            of("lock")(closed(config, log).await)?;
             if let Some(moved) = of("cache")(move_cache(log))? {
                 findings.right("cache", &moved);
             }
@@ -156,6 +157,14 @@ fn of_sunlight(config: &Config) -> Result<()> {
         "Sunlight cannot read the lock {}: expected an SQLite database",
         config.checkpoints.value
     );
+    Ok(())
+}
+
+/// Opens and closes the lock, so that it has no mark of a killed server.
+async fn closed(config: &Config, log: &LogSettings) -> Result<()> {
+    let lock = open::lock(&config.checkpoints.value, Arc::new(())).await?;
+    lock.load(&log.key.log_id().0).await?;
+    lock.close().await;
     Ok(())
 }
 

@@ -69,7 +69,7 @@ impl DatabaseFile {
             Ok(()) if start.starts_with(MAGIC) => Ok(Self {
                 path: path.to_owned(),
                 identity: identity(&metadata),
-                lacks_log: is_in_use(&start) && !renewal::beside(path, "-wal").exists(),
+                lacks_log: is_in_use(&start) && !renewal::beside(&target(path), "-wal").exists(),
             }),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(unusable(
                 path,
@@ -90,9 +90,24 @@ impl DatabaseFile {
         self.lacks_log.then(|| {
             "the lock database was not closed, and its -wal file is missing. If this is a copy of a \
              lock, its newest checkpoints may be missing, and no log must sign with it: copy the \
-             lock with `lucarne lock copy`"
+             lock with `lucarne lock copy`. If it is not a copy, start the server once, and \
+             stop it"
                 .into()
         })
+    }
+
+    /// Removes the mark of a database in use, unless the newest commits may be missing. Returns
+    /// whether there was a mark.
+    pub(super) fn unmark(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        Ok(!self.lacks_log && mark(connection, false)?)
+    }
+
+    /// Removes the mark before the connection is closed: the last connection removes the
+    /// write-ahead log. A file that is no longer the lock remains unchanged.
+    pub(super) fn part(&self, connection: &Connection) {
+        if self.still_there().is_ok() {
+            let _ = self.unmark(connection);
+        }
     }
 
     /// Fails if the path no longer leads to the open file. Otherwise, commits would go to a file
@@ -110,6 +125,12 @@ impl DatabaseFile {
     }
 }
 
+/// Returns the target of symbolic links, if there is one: SQLite keeps its other files next to the
+/// target.
+pub(super) fn target(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// Value of `PRAGMA user_version` while a process commits to the database. The write-ahead log then
 /// has commits that the database lacks.
 const IN_USE: i32 = i32::from_be_bytes(*b"Luca");
@@ -124,7 +145,8 @@ fn is_in_use(header: &[u8; 64]) -> bool {
 /// values of `user_version` remain.
 pub(super) fn mark(connection: &Connection, in_use: bool) -> rusqlite::Result<bool> {
     let (old, new) = if in_use { (0, IN_USE) } else { (IN_USE, 0) };
-    let found: i32 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
+    let mut query = connection.prepare_cached("PRAGMA user_version")?;
+    let found: i32 = query.query_row((), |row| row.get(0))?;
     if found == old {
         connection.pragma_update(None, "user_version", new)?;
     }

@@ -1,14 +1,13 @@
 //! Read access to an SQLite lock database while another process commits to it.
 
-use std::fs::OpenOptions;
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::database_file::{BUSY_TIMEOUT, DatabaseFile, dialect, failed, message, unusable};
+use super::database_file::{
+    BUSY_TIMEOUT, DatabaseFile, dialect, failed, message, target, unusable,
+};
 use super::dialect::{Dialect, SQLITE};
 use super::sqlite::blocking;
 use super::{Change, Database, renewal};
@@ -17,6 +16,7 @@ use crate::{LockError, LogId};
 /// A reader of an SQLite database that opens and closes the database for each read, so that commits
 /// and checkpoints of the write-ahead log never wait for the reader.
 pub(super) struct Looking {
+    /// The database itself, if the path of `file` is a symbolic link.
     path: PathBuf,
     file: DatabaseFile,
 }
@@ -24,8 +24,9 @@ pub(super) struct Looking {
 impl Looking {
     /// Finds the database and returns a reader for it.
     pub(super) async fn into(path: &Path) -> Result<Self, LockError> {
-        let path = path.to_owned();
+        let given = path.to_owned();
         blocking(move || {
+            let path = target(&given);
             let renewed = renewal::beside(&path, ".renewed");
             if renewed.exists() {
                 let reason = format!(
@@ -33,9 +34,9 @@ impl Looking {
                      rows: start Lucarne to complete the replacement",
                     renewed.display()
                 );
-                return Err(unusable(&path, &reason));
+                return Err(unusable(&given, &reason));
             }
-            let file = DatabaseFile::examine(&path)?;
+            let file = DatabaseFile::examine(&given)?;
             dialect(&path, &connect(&path)?)?;
             Ok(Self { path, file })
         })
@@ -45,16 +46,18 @@ impl Looking {
     /// See [`SqlLock::copy`](super::SqlLock::copy).
     pub(super) async fn copy(&self, to: &Path) -> Result<(), LockError> {
         if let Some(doubt) = self.file.doubt() {
-            return Err(unusable(&self.path, &doubt));
+            return Err(unusable(&self.file.path, &doubt));
         }
         let (path, to) = (self.path.clone(), to.to_owned());
         blocking(move || {
-            let exists = |e: io::Error| unusable(&to, &format!("cannot be created: {e}"));
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600);
-            let file = options.open(&to).map_err(exists)?;
-            let copied = connect(&path)?.execute("VACUUM INTO ?", [to.display().to_string()]);
-            copied.map_err(|e| failed(&path, "copy it", message(&e)))?;
+            let reading = connect(&path)?;
+            let file = renewal::create_like(&path, &to)
+                .map_err(|e| unusable(&to, &format!("cannot be created: {e}")))?;
+            let copied = reading.execute("VACUUM INTO ?", [to.display().to_string()]);
+            copied.map_err(|e| {
+                let _ = renewal::remove(&to);
+                failed(&path, "copy it", message(&e))
+            })?;
             let sync = || {
                 file.sync_all()?;
                 renewal::sync_directory(&std::path::absolute(&to)?)
@@ -65,11 +68,8 @@ impl Looking {
     }
 
     fn read_only(&self, action: &'static str) -> LockError {
-        failed(
-            &self.path,
-            action,
-            "the lock was opened for reading only".into(),
-        )
+        let reason = "the lock was opened for reading only".into();
+        failed(&self.file.path, action, reason)
     }
 }
 
@@ -104,7 +104,7 @@ impl Database for Looking {
     }
 
     fn location(&self) -> String {
-        self.path.display().to_string()
+        self.file.path.display().to_string()
     }
 
     async fn close(&self) {}

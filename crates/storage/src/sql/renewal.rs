@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
 
-use super::database_file::{Identity, connection, failed, identity, message, unusable};
+use super::database_file::{Identity, connection, failed, identity, message, target, unusable};
 use crate::{LockError, LogId};
 
 const ACTION: &str = "renew it after a failed write";
@@ -63,7 +63,7 @@ fn copy(
     known: &HashMap<LogId, Vec<u8>>,
     wanted: Option<&(LogId, Vec<u8>)>,
 ) -> Result<Identity, LockError> {
-    let at = resolved(path)?;
+    let at = target(path);
     let new = beside(&at, ".new");
     blank(&at, &new)?;
     let said = |e: rusqlite::Error| failed(path, ACTION, message(&e));
@@ -98,20 +98,23 @@ fn copy(
 
 /// Creates an empty file for the copy, with the permissions of the database.
 fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
-    let make = || -> io::Result<()> {
-        remove(new)?;
-        let rights = at.metadata()?;
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create_new(true)
-            .mode(rights.mode() & 0o777);
-        let file = options.open(new)?;
-        // Only root can change the owner, and only root needs to.
-        let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
-        Ok(())
-    };
-    make().map_err(|e| failed(at, ACTION, e.to_string()))
+    let made = remove(new).and_then(|()| create_like(at, new));
+    made.map(drop)
+        .map_err(|e| failed(at, ACTION, e.to_string()))
+}
+
+/// Creates an empty file with the permissions and the owner of the database.
+pub(super) fn create_like(at: &Path, new: &Path) -> io::Result<File> {
+    let rights = at.metadata()?;
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
+        .create_new(true)
+        .mode(rights.mode() & 0o777);
+    let file = options.open(new)?;
+    // Only root can change the owner, and only root needs to.
+    let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
+    Ok(file)
 }
 
 fn rows(copy: &Path) -> rusqlite::Result<HashMap<Vec<u8>, Vec<u8>>> {
@@ -156,12 +159,6 @@ fn complete_at(at: &Path) -> io::Result<()> {
     tracing::warn!(path = %at.display(), "the lock database was replaced by a new file with all \
                                           its rows");
     Ok(())
-}
-
-/// Returns the target of symbolic links: SQLite keeps its other files next to the target.
-fn resolved(path: &Path) -> Result<PathBuf, LockError> {
-    path.canonicalize()
-        .map_err(|e| failed(path, ACTION, e.to_string()))
 }
 
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {

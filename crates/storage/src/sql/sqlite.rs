@@ -60,7 +60,6 @@ impl Sqlite {
                 closed: false,
                 folded: false,
                 unfolded: 0,
-                marked: false,
                 known: HashMap::new(),
                 doubt: None,
             };
@@ -139,8 +138,11 @@ impl Database for Sqlite {
     async fn close(&self) {
         let work = |open: &mut Open| {
             open.closed = true;
-            open.unmark();
-            match open.connection.take().map(Connection::close) {
+            let connection = open.connection.take();
+            if let Some(connection) = connection.as_ref().filter(|_| open.doubt.is_none()) {
+                open.file.part(connection);
+            }
+            match connection.map(Connection::close) {
                 Some(Err((_, e))) => Err(failed(&open.file.path, "close", message(&e))),
                 _ => Ok(()),
             }
@@ -155,11 +157,11 @@ impl Database for Sqlite {
 /// which may take long.
 impl Drop for Open {
     fn drop(&mut self) {
-        let (marked, connection) = (self.marked, self.connection.take());
-        if let Some(connection) = connection {
+        if let Some(connection) = self.connection.take() {
+            let (file, is_sound) = (self.file.clone(), self.doubt.is_none());
             let close = move || {
-                if marked {
-                    let _ = mark(&connection, false);
+                if is_sound {
+                    file.part(&connection);
                 }
                 drop(connection);
             };
@@ -181,8 +183,6 @@ struct Open {
     folded: bool,
     /// Number of commits since the last copy.
     unfolded: u32,
-    /// Whether this process has marked the database as in use.
-    marked: bool,
     /// The rows that this process has read or committed, with their values at that time.
     known: HashMap<LogId, Vec<u8>>,
     /// The reason why a write or sync has failed, with its change.
@@ -227,13 +227,7 @@ impl Open {
                 // alive, so nothing was left behind, and it is responsible for its own commits.
                 Ok(_) => {
                     self.folded = true;
-                    // An earlier process was killed, and its whole log is in the database now.
-                    if let Some(connection) = &self.connection
-                        && !self.file.lacks_log
-                        && mark(connection, false).is_ok_and(|changed| changed)
-                    {
-                        let _ = self.fold(FOLD_ALL);
-                    }
+                    self.unmark()?;
                 }
                 // The database cannot be written either, and its content can still be read.
                 Err(error) if is_read_only(&error) => {}
@@ -247,6 +241,29 @@ impl Open {
             }
         }
         Ok(())
+    }
+
+    /// Removes the mark of an earlier process that was killed: its whole log is in the database
+    /// now.
+    fn unmark(&mut self) -> Result<(), LockError> {
+        let Some(connection) = &self.connection else {
+            return Ok(());
+        };
+        let unmarked = self.file.unmark(connection);
+        match unmarked.and_then(|changed| {
+            if changed {
+                self.fold(FOLD_ALL)
+            } else {
+                Ok(true)
+            }
+        }) {
+            Err(error) if !is_refusal(&error) => {
+                let said = message(&error);
+                self.doubt = Some((said.clone(), None));
+                Err(failed(&self.file.path, "remove its mark", said))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn load(&mut self, statement: &'static str, log: LogId) -> Result<Option<Vec<u8>>, LockError> {
@@ -294,36 +311,30 @@ impl Open {
         {
             self.known.insert(log, body);
             self.unfolded += 1;
+            // The log continues with this database: nothing is missing.
+            self.file.lacks_log = false;
         }
         Ok(done)
     }
 
-    /// Copies the write-ahead log into the database at intervals, and after the first commit with
-    /// the mark of a database in use. SQLite's own copying would not report a failure.
+    /// Marks the database as in use. Copies the write-ahead log into the database at intervals, and
+    /// at once with a new mark, because another process may have removed the mark. SQLite's own
+    /// copying would not report a failure.
     fn fold_now_and_then(&mut self) {
-        if self.unfolded < FOLD_AFTER && self.marked {
+        let Some(connection) = &self.connection else {
             return;
-        }
+        };
+        let folded = match mark(connection, true) {
+            Ok(true) => self.fold(FOLD),
+            Err(error) if !is_refusal(&error) => Err(error),
+            _ if self.unfolded >= FOLD_AFTER => self.fold(FOLD),
+            _ => return,
+        };
         self.unfolded = 0;
-        self.marked = true;
-        let marked = self
-            .connection
-            .as_ref()
-            .map_or(Ok(false), |it| mark(it, true));
-        if let Err(error) = marked.and_then(|_| self.fold(FOLD))
+        if let Err(error) = folded
             && !is_refusal(&error)
         {
             self.doubt = Some((message(&error), None));
-        }
-    }
-
-    /// Removes the mark, unless a write has failed.
-    fn unmark(&mut self) {
-        if let Some(connection) = &self.connection
-            && std::mem::take(&mut self.marked)
-            && self.doubt.is_none()
-        {
-            let _ = mark(connection, false);
         }
     }
 

@@ -335,6 +335,68 @@ async fn a_copy_without_the_newest_commits_is_named() {
     assert_eq!(doubt(&working).await, None);
 }
 
+/// Copies the file of a database without its write-ahead log, and returns the doubt about the copy.
+async fn doubt_without_log(place: &Place) -> Option<String> {
+    let copied = Place::new();
+    std::fs::copy(place.path(), copied.path()).unwrap();
+    SqlLock::look(&copied.text()).await.unwrap().doubt()
+}
+
+/// `lucarne check` opens and closes the lock of a running server.
+#[tokio::test]
+async fn a_server_marks_its_database_again_after_another_process_has_closed_it() {
+    let place = Place::new();
+    let lock = SqlLock::create(&place.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    let other = SqlLock::open(&place.text()).await.unwrap();
+    other.load(&LOG).await.unwrap();
+    other.close().await;
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    lock.replace(&LOG, b"1", b"2").await.unwrap();
+    assert!(doubt_without_log(&place).await.is_some());
+    lock.close().await;
+    assert_eq!(doubt_without_log(&place).await, None);
+}
+
+#[tokio::test]
+async fn no_mark_remains_after_a_complete_database_is_closed() {
+    // A server was killed, and another process opens and closes the database without a read.
+    let (working, place) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    copy(&working.path(), &place.path());
+    SqlLock::open(&place.text()).await.unwrap().close().await;
+    assert!(!place.0.path().join("locks.db-wal").exists());
+    assert_eq!(doubt_without_log(&place).await, None);
+
+    // Another program has removed the log, and the server continues with the database.
+    std::fs::copy(working.path(), place.path()).unwrap();
+    assert!(doubt_without_log(&place).await.is_some());
+    let opened = SqlLock::open(&place.text()).await.unwrap();
+    opened.replace(&LOG, b"0", b"1").await.unwrap();
+    opened.close().await;
+    assert_eq!(doubt_without_log(&place).await, None);
+}
+
+/// SQLite keeps its other files next to the target of a symbolic link.
+#[tokio::test]
+async fn a_lock_behind_a_symbolic_link_is_complete() {
+    let (working, link) = (Place::new(), Place::new());
+    let lock = SqlLock::create(&working.text()).await.unwrap();
+    lock.create(&LOG, b"0").await.unwrap();
+    lock.replace(&LOG, b"0", b"1").await.unwrap();
+    std::os::unix::fs::symlink(working.path(), link.path()).unwrap();
+    let looking = SqlLock::look(&link.text()).await.unwrap();
+    assert_eq!(looking.doubt(), None);
+    assert_eq!(looking.load(&LOG).await.unwrap().unwrap(), b"1");
+    assert_eq!(looking.location(), link.text());
+    let to = link.0.path().join("copy.db");
+    SqlLock::copy(&link.text(), &to).await.unwrap();
+    let copy = SqlLock::look(&to.display().to_string()).await.unwrap();
+    assert_eq!(copy.load(&LOG).await.unwrap().unwrap(), b"1");
+}
+
 #[tokio::test]
 async fn a_lock_in_use_is_copied_with_all_its_commits() {
     let (working, copied) = (Place::new(), Place::new());

@@ -185,7 +185,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
         }
         Ok(false) => unlocked(log, findings).await,
         Ok(true) => match show::ask(config, log).await {
-            Ok((_, _, inspection)) => agreed(&inspection, findings),
+            Ok((_, _, inspection)) => agreed(inspection, findings),
             Err(fatal) => {
                 findings.fatal("lock", &fatal);
                 None
@@ -210,12 +210,17 @@ async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> 
     known
 }
 
-fn agreed(inspection: &Inspection, findings: &mut Findings) -> Option<LockState> {
-    if let Some(problem) = show::problem(inspection) {
+fn agreed(mut inspection: Inspection, findings: &mut Findings) -> Option<LockState> {
+    // The doubt alone does not refuse: another program may have left the mark of a killed server.
+    let doubt = inspection.doubt.take_if(|_| inspection.refusal.is_none());
+    if let Some(problem) = show::problem(&inspection) {
         findings.add("lock", Verdict::Refused, &problem);
         return None;
     }
-    match show::ahead(inspection) {
+    if let Some(doubt) = doubt {
+        findings.add("lock", Verdict::Noted, &doubt);
+    }
+    match show::ahead(&inspection) {
         Some(ahead) => findings.right("lock", &format!("agrees with storage; {ahead}")),
         None => findings.right(
             "lock",
