@@ -56,13 +56,11 @@ pub(super) async fn log_entries(
         read: HashMap::new(),
     };
     let (mut entries, mut bytes) = (Vec::new(), 0);
-    for entry in TileEntries::all(&plain, tile.start_leaf()) {
+    let read = (start - tile.start_leaf() + wanted) as usize;
+    for entry in TileEntries::all(&plain, tile.start_leaf()).take(read) {
         let TileEntry { index, leaf, .. } = entry.map_err(|error| damaged(error.to_string()))?;
         if index < start {
             continue;
-        }
-        if entries.len() as u64 == wanted {
-            break;
         }
         let chain = issuers.chain(&leaf).await?;
         let mut leaf_input = Vec::new();
