@@ -281,7 +281,14 @@ impl Follower {
         });
         let failed = self.failed.as_ref();
         let pauses = failed.is_some_and(|failed| failed.at.elapsed() < failed.pause);
-        let may = may && !is_barred && !pauses;
+        let another = leader.is_some();
+        let awaits = self
+            .log
+            .instance
+            .slowness
+            .lock()
+            .awaits_another(another, at);
+        let may = may && !is_barred && !pauses && !awaits;
         if may
             && is_free
             && let Some(term) = self.take(lease).await?

@@ -173,7 +173,8 @@ fn state_check(state: State, age: Duration) -> Check {
 /// Reports the reason why this instance cannot follow the log, or cannot forward submissions to the
 /// leader, or leads slowly.
 fn instances_check(log: &Shared, is_running: bool) -> Check {
-    let is_slow = is_running && log.instance.slowness.lock().is_slow();
+    let now = tokio::time::Instant::now();
+    let is_slow = is_running && log.instance.slowness.lock().is_slow(now);
     let slow = is_slow.then(|| {
         "the last rounds of this leader were slow: check the store, the lock and the network of \
          this instance"
@@ -399,6 +400,8 @@ mod tests {
         assert!(!instance.leads_not(&leader(2), now + CHANGE_OF_LEADER));
         instance.leads();
         assert!(!instance.leads_not(&leader(2), now + 3 * CHANGE_OF_LEADER));
+        // The next attempt is much later: this is another change of the leader.
+        assert!(!instance.leads_not(&leader(2), now + 9 * CHANGE_OF_LEADER));
         stop(&log).await;
     }
 

@@ -46,6 +46,7 @@ impl Changed {
 impl Term {
     /// Begins a term. The request that acquired `lease` began at `at`.
     pub(crate) fn begin(log: Arc<Shared>, instances: Instances, lease: Lease, at: Instant) -> Self {
+        log.instance.slowness.lock().begin();
         Term {
             log,
             instances,

@@ -28,8 +28,9 @@ pub(crate) struct Instance {
     /// The time until which no instance can have published a newer checkpoint than this process
     /// has; `None` if another instance leads, or while this process publishes a checkpoint.
     newest_until: Mutex<Option<Instant>>,
-    /// The instance that has the lease, and does not lead or respond since this time.
-    leads_not: Mutex<Option<(Leader, Instant)>>,
+    /// The instance that has the lease, and does not lead or respond: the times of the first and
+    /// the last attempt.
+    leads_not: Mutex<Option<(Leader, Instant, Instant)>>,
     pub(crate) slowness: Mutex<Slowness>,
 }
 
@@ -41,33 +42,60 @@ pub(crate) struct Instance {
 pub(crate) struct Slowness {
     /// Number of the last rounds without a fast one in between.
     rounds: u32,
+    /// The last slow round.
+    last: Option<Instant>,
     /// The last submissions of a follower.
     follower: Option<Instant>,
     /// The last time when this process handed the lease over for this reason.
     handed_over: Option<Instant>,
+    /// The same time, until another instance has the lease.
+    awaits: Option<Instant>,
 }
 
 /// Number of slow rounds after which a leader is reported, and hands the lease over.
 const SLOW_ROUNDS: u32 = 3;
 /// Maximum age of a follower's submissions. Without a follower, the lease remains.
 const FOLLOWER_SEEN: Duration = Duration::from_secs(30);
+/// Maximum age of the last slow round. A leader that balancers avoid because of its slow rounds has
+/// no further rounds.
+const SLOW_SEEN: Duration = Duration::from_secs(30);
+/// Maximum time that another instance has to take a lease that was handed over: many polls.
+const NEXT_LEADER: Duration = Duration::from_secs(5);
+/// Maximum time between two attempts to reach a leader in the same change of the leader: longer
+/// than one attempt.
+const SAME_CHANGE: Duration = CHANGE_OF_LEADER.saturating_mul(2);
 /// Minimum time between two hand-overs.
 const HAND_OVER_AGAIN: Duration = Duration::from_secs(600);
 
 impl Slowness {
     /// Records a round. Returns whether another instance must try to lead.
     pub(crate) fn note_round(&mut self, is_slow: bool, now: Instant) -> bool {
-        self.rounds = if is_slow { self.rounds + 1 } else { 0 };
-        let within = |at: Option<Instant>, time| {
-            at.is_some_and(|at| now.saturating_duration_since(at) < time)
-        };
-        let hands_over = self.is_slow()
-            && within(self.follower, FOLLOWER_SEEN)
-            && !within(self.handed_over, HAND_OVER_AGAIN);
+        if !is_slow {
+            self.rounds = 0;
+            return false;
+        }
+        (self.rounds, self.last) = (self.rounds + 1, Some(now));
+        let hands_over = self.is_slow(now)
+            && is_within(FOLLOWER_SEEN, self.follower, now)
+            && !is_within(HAND_OVER_AGAIN, self.handed_over, now);
         if hands_over {
-            (self.rounds, self.handed_over) = (0, Some(now));
+            (self.handed_over, self.awaits) = (Some(now), Some(now));
         }
         hands_over
+    }
+
+    /// Records the begin of a term of this process.
+    pub(crate) fn begin(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Returns whether this process has handed the lease over, and another instance may still take
+    /// it. `another` is true if another instance has the lease.
+    pub(crate) fn awaits_another(&mut self, another: bool, now: Instant) -> bool {
+        if another {
+            self.awaits = None;
+        }
+        is_within(NEXT_LEADER, self.awaits, now)
     }
 
     /// Records submissions of a follower.
@@ -75,9 +103,14 @@ impl Slowness {
         self.follower = Some(now);
     }
 
-    pub(crate) fn is_slow(&self) -> bool {
-        self.rounds >= SLOW_ROUNDS
+    pub(crate) fn is_slow(&self, now: Instant) -> bool {
+        self.rounds >= SLOW_ROUNDS && is_within(SLOW_SEEN, self.last, now)
     }
+}
+
+/// Returns whether `at` is less than `time` ago.
+fn is_within(time: Duration, at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| now.saturating_duration_since(at) < time)
 }
 
 /// A read of the published checkpoint for readers.
@@ -107,9 +140,12 @@ impl Instance {
     /// lead. Returns whether this has lasted longer than a change of the leader lasts.
     pub(crate) fn leads_not(&self, leader: &Leader, now: Instant) -> bool {
         let mut known = self.leads_not.lock();
-        let same = known.take_if(|(known, _)| *known == *leader);
-        let (_, since) = known.insert(same.unwrap_or_else(|| (leader.clone(), now)));
-        now.saturating_duration_since(*since) >= CHANGE_OF_LEADER
+        let same = known.take_if(|(known, _, last)| {
+            *known == *leader && is_within(SAME_CHANGE, Some(*last), now)
+        });
+        let since = same.map_or(now, |(_, since, _)| since);
+        *known = Some((leader.clone(), since, now));
+        !is_within(CHANGE_OF_LEADER, Some(since), now)
     }
 
     /// Records that the instance with the lease leads.
@@ -150,11 +186,19 @@ mod tests {
             rounds.filter(|_| slowness.note_round(true, at)).count()
         };
         assert_eq!(slow(&mut slowness, now), 0, "there is no follower");
-        assert!(slowness.is_slow());
+        assert!(slowness.is_slow(now));
+        assert!(!slowness.is_slow(now + SLOW_SEEN), "there were no rounds");
         slowness.note_follower(now);
         assert!(!slowness.note_round(false, now));
-        assert!(!slowness.is_slow());
+        assert!(!slowness.is_slow(now));
+        assert!(!slowness.awaits_another(false, now));
         assert_eq!(slow(&mut slowness, now), 1);
+        assert!(slowness.awaits_another(false, now));
+        assert!(!slowness.awaits_another(false, now + NEXT_LEADER));
+        assert!(!slowness.awaits_another(true, now));
+        assert!(!slowness.awaits_another(false, now));
+        slowness.begin();
+        assert!(!slowness.is_slow(now), "this is another term");
         let later = now + HAND_OVER_AGAIN;
         assert_eq!(slow(&mut slowness, later), 0, "the follower has gone");
         slowness.note_follower(later);
