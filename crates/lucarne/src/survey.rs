@@ -454,20 +454,29 @@ async fn existing(
     }
 }
 
-/// Returns the address of the instance that leads the log, if it changes lock or lease now. A lease
-/// that a killed instance left does not change.
+/// Returns the address of the instance that leads the log, if the lease changes now. A lease that a
+/// killed instance left does not change, even if a server without `instances` commits to the lock.
 async fn living_leader(log: &LogSettings, lock: &dyn Lock) -> Option<String> {
     let id = log.key.log_id().0;
     let look = async || {
         let (lease, checkpoint) = (Lease::load(lock, &id).await, lock.load(&id).await);
         Some((lease.ok()??, checkpoint.ok()??))
     };
-    let before = look().await?;
-    before.0.holder?;
-    // A leader shows a sign of life within this time.
-    tokio::time::sleep(Instances::LEASE).await;
-    let after = look().await?;
-    (after != before && after.0.holder.is_some()).then_some(after.0.address)
+    let (lease, checkpoint) = look().await?;
+    lease.holder?;
+    // An idle leader renews its lease within the first pause. A leader that commits renews it
+    // within four pauses.
+    for _ in 0..5 {
+        tokio::time::sleep(Instances::LEASE).await;
+        let (now, committed) = look().await?;
+        if now != lease {
+            return now.holder.map(|_| now.address);
+        }
+        if committed == checkpoint {
+            return None;
+        }
+    }
+    None
 }
 
 /// Reports a clock with which the log does not sign, and warns if it signs only with

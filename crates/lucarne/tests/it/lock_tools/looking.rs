@@ -302,6 +302,21 @@ fn the_lease_and_its_address_are_shown() {
         !said.contains("leads this log"),
         "the instance is dead: {said}"
     );
+    // A server without `instances` commits beside this lease.
+    let checkpoints = [(); 4].map(|()| {
+        grow(&site, 1);
+        site.signed("ill").unwrap()
+    });
+    let checking = site.launch_of(&["check"]);
+    let checking = std::thread::spawn(move || checking.run().unwrap());
+    let mut turn = checkpoints.iter().cycle();
+    while !checking.is_finished() {
+        site.sign("ill", turn.next().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = all(&checking.join().unwrap());
+    assert!(!said.contains("leads this log"), "{said}");
+    site.sign("ill", &checkpoints[3]);
     run(async {
         let lock = open().await.unwrap();
         let checking = tokio::task::spawn_blocking({
