@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
 use lucarne_log::Log;
-use lucarne_storage::SqlLock;
+use lucarne_storage::{AssetError, PosixAssets, SqlLock};
 
 use super::options::Copy;
 use crate::commands::{failed, sound};
@@ -23,12 +23,21 @@ pub(crate) fn run(options: &Copy) -> ExitCode {
 }
 
 async fn copy(config: &Config, options: &Copy) -> Result<()> {
+    // The directories stay locked to the end, so that no process signs.
+    let mut held = Vec::new();
     for log in &config.logs {
         ensure!(
             !Log::is_in_use(&log.to_log_config()).await,
             "log `{}` is in use by another process: stop that process first",
             log.shortname.value
         );
+        if let Some(directory) = log.data.value.directory() {
+            match PosixAssets::examine(directory) {
+                Err(error @ AssetError::InUse { .. }) => return Err(error.into()),
+                // The lock may be all that is left.
+                examined => held.extend(examined),
+            }
+        }
     }
     let place = &config.checkpoints.value;
     let LockPlace::Sqlite(path) = place else {
