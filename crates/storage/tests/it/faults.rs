@@ -85,11 +85,13 @@ async fn a_lock_on_a_full_disk_says_so_and_recovers() {
     };
     let path = disk.path().join("locks.db").display().to_string();
     let lock = SqlLock::create(&path).await.unwrap();
-    let (log, mut old) = ([1; 32], b"0".to_vec());
+    let (log, mut old, mut n) = ([1; 32], b"0".to_vec(), 0);
     lock.create(&log, &old).await.unwrap();
     disk.fill();
     let error = loop {
-        let new = format!("{}x", old.len()).repeat(200).into_bytes();
+        // SQLite writes nothing if the row already has these bytes.
+        n += 1;
+        let new = format!("{n:04}").repeat(200).into_bytes();
         match lock.replace(&log, &old, &new).await {
             Ok(()) => old = new,
             Err(error) => break error,
