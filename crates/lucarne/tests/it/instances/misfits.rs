@@ -36,14 +36,16 @@ async fn two(change: impl FnOnce(&Instances)) -> Instances {
 /// Checks that a submission to the second gets a 503, its health has the reason, and the log is
 /// empty.
 async fn is_put_off(instances: &Instances, why: &str) {
-    let submission = Submission::new(&pki().p256, EntryKind::X509);
     let second = &instances.all[1];
-    let answer = second.log().post("ct/v1/add-chain", submission.body).await;
-    let answer = answer.unwrap();
-    assert_eq!(answer.status, 503, "{}", answer.text());
-    let health = second.health().await.unwrap();
-    assert_eq!(health["healthy"], false, "{health}");
-    assert_has(&health.to_string(), why);
+    eventually("its health has the reason", async || {
+        let submission = Submission::new(&pki().p256, EntryKind::X509);
+        let answer = second.log().post("ct/v1/add-chain", submission.body).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        let health = second.health().await.unwrap();
+        health["healthy"] == false && health.to_string().contains(why)
+    })
+    .await;
     assert_eq!(instances.audit(0).poll().await.unwrap(), 0);
 }
 
