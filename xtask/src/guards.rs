@@ -130,7 +130,18 @@ fn verdict(
 
 /// Copies the files of the work tree. Equal files stay, so that cargo does not build them again.
 fn copy_sources(to: &Path) -> Result<()> {
-    for name in files::with(&[])? {
+    let (names, list) = (files::with(&[])?, to.with_extension("list"));
+    let copied = fs::read_to_string(&list).unwrap_or_default();
+    for gone in copied
+        .lines()
+        .filter(|old| !names.iter().any(|name| name == old))
+    {
+        // The last run may have ended before it copied this file.
+        let _ = fs::remove_file(to.join(gone));
+    }
+    fs::create_dir_all(to)?;
+    fs::write(&list, names.join("\n"))?;
+    for name in names {
         let (from, to) = (root().join(&name), to.join(&name));
         let bytes = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
         if fs::read(&to).is_ok_and(|old| old == bytes) {
