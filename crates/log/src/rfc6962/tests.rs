@@ -277,18 +277,3 @@ async fn one_process_writes_an_index() {
     first.finds_all(&forest).await;
     second.stop().await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_after_the_requested_entries_is_not_read() {
-    let (folder, forest) = (tempfile::tempdir().unwrap(), Forest::of(0, 2));
-    // Timestamp and type, certificate, extension with the index, fingerprints.
-    let index = [0, 8, 0, 0, 5, 0, 0, 0, 0, 0];
-    let leaf = [&[0; 10][..], &[0, 0, 1, 7], &index, &[0, 0]].concat();
-    let tile = [leaf, vec![0xff; 9]].concat();
-    forest.assets.tamper("tile/data/000.p/2", Some(tile.into()));
-    let process = forest.serve(folder.path());
-    let reads = Rfc6962Reads::of(process.log.rfc6962.as_ref().unwrap());
-    assert_eq!(reads.entries(0, 0).await.unwrap().entries.len(), 1);
-    assert!(reads.entries(0, 1).await.is_err());
-    process.stop().await;
-}
