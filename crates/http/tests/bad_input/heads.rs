@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use http_body_util::Empty;
+use lucarne_testkit::{END_HEADERS, END_STREAM, FrameType, STATUS_200, frame};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::*;
@@ -121,6 +123,107 @@ async fn hosts_over_http2_that_a_proxy_could_read_differently() {
     }
     let refusals = r#"lucarne_http_refusals_total{log="",code="bad_host"}"#;
     assert_eq!(server.metric(refusals), 2);
+}
+
+/// RFC 9113, section 8.1: trailers have no pseudo-header fields. h2 removes these fields, and the
+/// server reads no trailers, so that they cannot change the target of a request.
+#[tokio::test]
+async fn trailers_over_http2_do_not_change_the_request() {
+    let (test, server) = demo(small()).await;
+    let head = fields(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "log.example"),
+        (":path", "/demo/ct/v1/add-chain"),
+    ]);
+    // With a declared length, the server reads the body in one piece, and no frame after it.
+    for declared in [false, true] {
+        for trailers in [
+            &[("host", "other.example")][..],
+            &[("content-length", "1")],
+            &[(":path", "/demo/ct/v1/check-chain")],
+            &[(":method", "GET"), (":authority", "other.example")],
+        ] {
+            let body = test.chain("trailers.example").to_json();
+            let length = body.len().to_string();
+            let mut head = head.clone();
+            if declared {
+                head.extend(fields(&[("content-length", &length)]));
+            }
+            let frames = [
+                frame(FrameType::Settings, 0, 0, &[]),
+                frame(FrameType::Headers, END_HEADERS, 1, &head),
+                frame(FrameType::Data, 0, 1, body.as_bytes()),
+                frame(
+                    FrameType::Headers,
+                    END_HEADERS | END_STREAM,
+                    1,
+                    &fields(trailers),
+                ),
+            ];
+            let mut client = server.connect().await.stream;
+            client
+                .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+                .await
+                .unwrap();
+            client.write_all(&frames.concat()).await.unwrap();
+            let (head, body) = in_time("a response", response(&mut client)).await;
+            assert!(head.starts_with(STATUS_200), "{trailers:?}");
+            let sct: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert!(sct["signature"].is_string(), "{trailers:?}: {sct}");
+        }
+    }
+}
+
+/// In HTTP/1.1, a field cannot begin with a colon.
+#[tokio::test]
+async fn trailers_over_http1_do_not_change_the_request() {
+    let (test, server) = demo(small()).await;
+    for (trailer, status) in [
+        ("host: other.example", 200),
+        ("content-length: 1", 200),
+        (":path: /demo/ct/v1/check-chain", 400),
+    ] {
+        let body = test.chain("trailers.example").to_json();
+        let request = format!(
+            "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n\
+             {:x}\r\n{body}\r\n0\r\n{trailer}\r\n\r\n",
+            body.len()
+        );
+        let mut client = server.connect().await;
+        client.send(request.as_bytes()).await;
+        let answer = client.answer().await.unwrap();
+        assert_eq!(answer.status, status, "{trailer}");
+    }
+}
+
+/// Returns a header block without compression (RFC 7541, section 6.2.2).
+fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let field = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
+    fields.iter().flat_map(field).collect()
+}
+
+/// Reads the header block and the body of the response on stream 1.
+async fn response(client: &mut TcpStream) -> (Vec<u8>, Vec<u8>) {
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    loop {
+        let mut start = [0; 9];
+        client.read_exact(&mut start).await.unwrap();
+        let length = u32::from_be_bytes([0, start[0], start[1], start[2]]);
+        let mut payload = vec![0; length as usize];
+        client.read_exact(&mut payload).await.unwrap();
+        let (kind, flags) = (start[3], start[4]);
+        match kind {
+            kind if kind == FrameType::Headers as u8 => head = payload,
+            kind if kind == FrameType::Data as u8 => body.extend(payload),
+            kind if kind == FrameType::Reset as u8 => panic!("reset: {payload:?}"),
+            _ => continue,
+        }
+        if flags & END_STREAM != 0 {
+            return (head, body);
+        }
+    }
 }
 
 /// RFC 9112, section 6.1.
