@@ -3,6 +3,8 @@
 //! The file has the fields of version 3 of the log list, and the fields that operators publish for
 //! their logs (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
 
+use std::borrow::Cow;
+
 use base64_simd::STANDARD;
 use http::StatusCode;
 use lucarne_ct::Require;
@@ -40,6 +42,9 @@ struct LogJson<'a> {
     /// The limits for the requesting client. This field is not part of the log list.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_limits: Option<PublishedLimits>,
+    /// The operator. A log list has these fields outside the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<Contact<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temporal_interval: Option<Interval>,
     status: &'static str,
@@ -52,6 +57,13 @@ struct LogJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     final_tree_head: Option<TreeHead>,
     log_software: Software,
+}
+
+/// The operator, with the names of the fields in a log list.
+#[derive(PartialEq, Serialize)]
+struct Contact<'a> {
+    name: Cow<'a, str>,
+    email: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -145,13 +157,14 @@ struct Logs<'a> {
 
 #[derive(Serialize)]
 struct Operator<'a> {
-    name: String,
-    email: [&'static str; 0],
+    #[serde(flatten)]
+    contact: Contact<'a>,
     logs: [&'static str; 0],
     tiled_logs: Vec<LogJson<'a>>,
 }
 
-/// Responds to a request for `logs.v3.json`: all logs as one list, grouped by host.
+/// Responds to a request for `logs.v3.json`: all logs as one list, grouped by operator, or by host
+/// if the operator is unknown.
 pub(crate) fn list<'l>(
     logs: impl Iterator<Item = &'l Log>,
     reads: Option<&ReadLimits>,
@@ -161,14 +174,18 @@ pub(crate) fn list<'l>(
     for log in logs {
         let config = log.config();
         now_ms = config.clock.now_ms();
-        let name = Prefix::parse(&config.monitoring_prefix).map(|prefix| prefix.host);
-        let name = format!("the operator of {}", name.unwrap_or_default());
-        let json = describe(config, &log.state(), log.published().as_deref(), reads);
-        match operators.iter_mut().find(|operator| operator.name == name) {
+        let mut json = describe(config, &log.state(), log.published().as_deref(), reads);
+        let contact = json.operator.take().unwrap_or_else(|| {
+            let host = Prefix::parse(&config.monitoring_prefix).map(|prefix| prefix.host);
+            Contact {
+                name: format!("the operator of {}", host.unwrap_or_default()).into(),
+                email: &[],
+            }
+        });
+        match operators.iter_mut().find(|it| it.contact == contact) {
             Some(operator) => operator.tiled_logs.push(json),
             None => operators.push(Operator {
-                name,
-                email: [],
+                contact,
                 logs: [],
                 tiled_logs: vec![json],
             }),
@@ -224,6 +241,10 @@ fn describe<'a>(
             metadata.monitoring_rate_limit.as_ref(),
         ),
         read_limits: reads.map(PublishedLimits::of),
+        operator: metadata.operator.as_ref().map(|operator| Contact {
+            name: (&operator.name).into(),
+            email: &operator.emails,
+        }),
         temporal_interval: interval.map(|(start, end)| Interval {
             start_inclusive: rfc3339(start),
             end_exclusive: rfc3339(end),

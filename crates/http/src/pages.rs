@@ -11,7 +11,7 @@ use askama::Template;
 use base64_simd::STANDARD;
 use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderValue, StatusCode};
-use lucarne_log::{Check, Log, State};
+use lucarne_log::{Check, Log, Operator, State};
 use serde::Serialize;
 
 use crate::health::state_name;
@@ -51,6 +51,7 @@ struct LogPage {
     p50: String,
     p99: String,
     mmd: u32,
+    operator: Option<Operator>,
     checks: Vec<Check>,
     roots: Vec<RootRow>,
     limits: Vec<String>,
@@ -101,6 +102,7 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         p50: milliseconds(stats.latency_p50),
         p99: milliseconds(stats.latency_p99),
         mmd: MMD_SECONDS,
+        operator: config.metadata.operator.clone(),
         checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),

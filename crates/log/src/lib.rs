@@ -278,7 +278,7 @@ pub use config::external_sources::{KnownCheckpoints, SourceResponse, SourceRespo
 pub use config::instances::Instances;
 pub use config::lane::{Lane, LaneConfig};
 pub use config::messenger::{Messenger, MessengerError};
-pub use config::metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
+pub use config::metadata::{IntendedUse, Metadata, Operator, PlannedChange, RateLimit, Status};
 pub use config::scrub::ScrubConfig;
 pub use config::scrub_window::{NoWindow, ScrubWindow};
 pub use config::signer::Signer;

@@ -147,7 +147,11 @@ impl Config {
         let defaults = top
             .get(&keys::top::DEFAULTS)
             .and_then(|node| defaults(node, report));
-        let logs = logs(&top, defaults, directory, report);
+        let mut logs = logs(&top, defaults, directory, report);
+        let operator = metadata::operator(&top, directory, report);
+        for log in &mut logs {
+            log.metadata.operator.clone_from(&operator);
+        }
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);

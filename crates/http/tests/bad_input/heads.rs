@@ -175,7 +175,7 @@ async fn trailers_over_http2_do_not_change_the_request() {
     }
 }
 
-/// In HTTP/1.1, a field cannot begin with a colon.
+/// RFC 9112, section 7.1.2. The name of a field cannot begin with a colon.
 #[tokio::test]
 async fn trailers_over_http1_do_not_change_the_request() {
     let (test, server) = demo(small()).await;

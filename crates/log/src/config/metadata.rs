@@ -16,6 +16,17 @@ pub struct Metadata {
     pub submission_rate_limit: Option<RateLimit>,
     /// The rate limit for reads.
     pub monitoring_rate_limit: Option<RateLimit>,
+    /// The operator, with contact addresses.
+    pub operator: Option<Operator>,
+}
+
+/// The operator of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// The name of the organization or person.
+    pub name: String,
+    /// The contact addresses.
+    pub emails: Vec<String>,
 }
 
 /// The purpose of a log.

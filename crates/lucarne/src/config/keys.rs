@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod instances;
 pub(crate) mod metadata;
+pub(crate) mod operator;
 pub(crate) mod otlp;
 pub(crate) mod read_limits;
 pub(crate) mod roots;
@@ -64,6 +65,7 @@ pub fn documented() -> Vec<Documented> {
         ("tls", &tls::TABLE),
         ("http", &http::TABLE),
         ("read_limits", &read_limits::TABLE),
+        ("operator", &operator::TABLE),
         ("otlp", &otlp::TABLE),
         ("identity", &identity::TABLE),
         ("storage", &storage::TABLE),

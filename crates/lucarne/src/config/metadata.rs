@@ -1,9 +1,11 @@
 //! Metadata of a log in `log.v3.json`.
 
+use std::path::Path;
+
 use lucarne_ct::{CcadbProgramme, Policy, Require};
-use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit};
+use lucarne_log::{IntendedUse, Metadata, Operator, PlannedChange, RateLimit};
 use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Node, Reader, Table, Value};
+use lucarne_settings::{Key, Node, Reader, Report, Section, Table, Value};
 
 use super::keys;
 use super::keys::metadata::{
@@ -11,8 +13,9 @@ use super::keys::metadata::{
     PLANNED_CHANGE, PLANNED_CHANGES, RATE_LIMIT, REQUESTS, SCOPE, STATUS_TIMESTAMP,
     SUBMISSION_RATE_LIMIT,
 };
+use super::keys::operator::{EMAILS, NAME};
 use super::root_sources::RootSources;
-use super::values::Prefix;
+use super::values::{self, Prefix};
 
 /// Reads the metadata. The default of the intended use is `likely`.
 pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata {
@@ -22,7 +25,39 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
         planned_changes: planned_changes(reader),
         submission_rate_limit: rate_limit(reader, &SUBMISSION_RATE_LIMIT),
         monitoring_rate_limit: rate_limit(reader, &MONITORING_RATE_LIMIT),
+        // The key is at the top of the file.
+        operator: None,
     }
+}
+
+/// Reads `operator`, which applies to all logs.
+pub(super) fn operator(
+    top: &Section<'_>,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<Operator> {
+    let key = keys::top::OPERATOR.name();
+    let node = top.get(key)?;
+    let section = keys::open(node, key, &keys::operator::TABLE, report)?;
+    let mut reader = Reader::new(section, key, directory, report);
+    let name = reader.parse(&NAME, |name| match name.trim() {
+        "" => Err("is empty"),
+        name => Ok(name.to_owned()),
+    });
+    let name = reader.required(&NAME, name, "Example Trust Services");
+    let emails = reader.values(&EMAILS, values::email);
+    if section.get(&EMAILS).is_none_or(is_empty_list) {
+        let message = "is missing; for example `emails: [ct@example.com]`";
+        reader.problem(Some(node.line), &EMAILS, message);
+    }
+    Some(Operator {
+        name: name?.value,
+        emails,
+    })
+}
+
+fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.value, Value::List(items) if items.is_empty())
 }
 
 /// Returns the default of the intended use: production only if the log has all features of a log

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::ParseIntError;
 
 use lucarne_ct::{Oid, OidError};
+use rustls::pki_types::DnsName;
 
 pub(crate) use crate::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 
@@ -91,6 +92,11 @@ pub(crate) enum SpellingError {
     Shortname,
     #[error("is not an object identifier such as 1.3.6.1.5.5.7.1.1")]
     Oid(#[from] OidError),
+    #[error(
+        "is not an e-mail address such as ct@example.com: expected letters, digits, `.`, `_`, `+` \
+         and `-`, then `@` and a domain"
+    )]
+    Email,
 }
 
 /// Parses a log's short name, which labels metrics and messages.
@@ -107,9 +113,52 @@ pub(crate) fn oid(text: &str) -> Result<Oid, SpellingError> {
     Ok(text.parse()?)
 }
 
+/// Parses an e-mail address. Only characters that need no escapes in links are allowed.
+pub(crate) fn email(text: &str) -> Result<String, SpellingError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
+    let (name, domain) = text.split_once('@').ok_or(SpellingError::Email)?;
+    let mut words = name.split('.');
+    let is_name = words.all(|word| !word.is_empty() && word.chars().all(allowed));
+    let has_labels = domain.contains('.') && !domain.ends_with('.');
+    if !is_name || !has_labels || DnsName::try_from(domain).is_err() {
+        return Err(SpellingError::Email);
+    }
+    Ok(text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn email_addresses() {
+        for text in [
+            "ct@example.com",
+            "ct-ops.2+log_a@mail.xn--bcher-kva.example",
+        ] {
+            assert_eq!(email(text).unwrap(), text);
+        }
+        for text in [
+            "",
+            "ct",
+            "@example.com",
+            "ct@",
+            "ct@localhost",
+            "ct@example.",
+            "ct@192.0.2.1",
+            "ct.@example.com",
+            "ct@example..com",
+            "ct@example.com, ops@example.com",
+            "ct@ops@example.com",
+            "mailto:ct@example.com",
+            "CT <ct@example.com>",
+            "ct?subject=x@example.com",
+            "ct\u{202e}@example.com",
+            "ct@b\u{fc}cher.example",
+        ] {
+            assert!(email(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn listening_addresses() {

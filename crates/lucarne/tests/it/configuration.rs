@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lucarne::config::{Config, Report, VerifyBy};
 use lucarne_http::Rate;
-use lucarne_log::{IntendedUse, LaneConfig, Metadata, PlannedChange, RateLimit, Status};
+use lucarne_log::{IntendedUse, LaneConfig, Metadata, Operator, PlannedChange, RateLimit, Status};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{TempDir, temp_dir};
 

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use lucarne_ct::{Fingerprint, LogList, TileLeafRef};
 use lucarne_http::Limits;
-use lucarne_log::Metrics;
+use lucarne_log::{Metrics, Operator};
 use lucarne_testkit::in_time;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -204,6 +204,10 @@ async fn the_logs_are_a_log_list() {
         async move {
             TestLog::start_with(name, metrics, |config| {
                 config.monitoring_prefix = format!("https://{host}/{name}/");
+                config.metadata.operator = (name == "two").then(|| Operator {
+                    name: "Example".into(),
+                    emails: vec!["ct@example.com".into()],
+                });
             })
             .await
         }
@@ -231,6 +235,10 @@ async fn the_logs_are_a_log_list() {
     let json = answer.json();
     let names: Vec<_> = json["operators"].as_array().unwrap().iter().collect();
     assert_eq!(names[0]["name"], "the operator of a.example");
+    assert_eq!(names[0]["email"], serde_json::json!([]));
+    assert_eq!(names[1]["name"], "Example");
+    assert_eq!(names[1]["email"], serde_json::json!(["ct@example.com"]));
+    assert!(names[1]["tiled_logs"][0]["operator"].is_null());
     assert_eq!(names.len(), 2);
 
     let robots = server.get("/robots.txt").await;

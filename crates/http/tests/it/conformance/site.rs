@@ -3,7 +3,7 @@
 use crate::support::{Server, TestLog};
 use lucarne_ct::Chain;
 use lucarne_http::{EndpointSet, Limits};
-use lucarne_log::{IntendedUse, Metadata, Metrics, PlannedChange, RateLimit, Status};
+use lucarne_log::{IntendedUse, Metadata, Metrics, Operator, PlannedChange, RateLimit, Status};
 use prometheus_client::registry::Registry;
 
 use super::demo;
@@ -54,6 +54,10 @@ fn said_of_a_log() -> Metadata {
             requests: 2000,
             interval_seconds: 60,
             scope: None,
+        }),
+        operator: Some(Operator {
+            name: "Example & Sons".into(),
+            emails: vec!["ct@example.com".into(), "ops+ct@example.com".into()],
         }),
     }
 }
@@ -222,9 +226,17 @@ async fn what_is_said_in_a_log_is_not_html() {
     let metrics = Metrics::register(&mut Registry::default());
     let test = TestLog::start_with("demo", &metrics, |config| {
         config.description = "<script>alert(1)</script>".into();
+        config.metadata = said_of_a_log();
     })
     .await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let page = server.get("/demo/").await;
+    for shown in [
+        "<dt>Operator</dt><dd>Example &#38; Sons<br>",
+        "<a href=\"mailto:ops+ct@example.com\">ops+ct@example.com</a>",
+    ] {
+        assert!(page.text().contains(shown), "{}", page.text());
+    }
     for path in ["/", "/demo/"] {
         let page = server.get(path).await;
         assert!(!page.text().contains("<script>alert"), "{}", page.text());

@@ -3,7 +3,7 @@
 use lucarne_settings::form::{Shape, Words};
 use lucarne_settings::{Key, Table};
 
-use super::{LOG, SHARED, SUNLIGHT, http, otlp, read_limits, tls};
+use super::{LOG, SHARED, SUNLIGHT, http, operator, otlp, read_limits, tls};
 use crate::verification::VerifyBy;
 
 pub(crate) static TABLE: Table = Table::of(&[
@@ -14,6 +14,7 @@ pub(crate) static TABLE: Table = Table::of(&[
     &TLS,
     &HTTP,
     &READ_LIMITS,
+    &OPERATOR,
     &VERIFICATION,
     &OTLP,
     &DEFAULTS,
@@ -76,6 +77,13 @@ pub(crate) static READ_LIMITS: Key<Shape> = Key::new(
     Shape::Either(&[Shape::Exactly("off"), Shape::Map(&read_limits::TABLE)]),
     "below",
     "Read limits per client, or `off`, [see below](#read_limits).",
+);
+
+pub(crate) static OPERATOR: Key<Shape> = Key::new(
+    "operator",
+    Shape::Map(&operator::TABLE),
+    "none",
+    "Name and contact addresses of the operator, for all logs, [see below](#operator).",
 );
 
 pub(crate) static VERIFICATION: Key<Words<VerifyBy>> = Key::new(

@@ -42,6 +42,7 @@ fn an_operator_says_what_a_log_is_for() {
         ],
         submission_rate_limit: rate(100, 10, Some("ip")),
         monitoring_rate_limit: rate(2000, 60, None),
+        operator: None,
     };
     assert_eq!(said, expected);
     let active = metadata("inception: 2026-01-02\nstatus_timestamp: 2026-01-03T00:00:00Z");
@@ -101,5 +102,41 @@ fn what_an_operator_says_is_checked() {
         ),
     ] {
         assert_eq!(said(&with(settings)), expected);
+    }
+}
+
+#[test]
+fn an_operator_can_be_reached() {
+    let directory = files();
+    let yaml = |operator: &str| with("").replace("logs:\n", &format!("{operator}\nlogs:\n"));
+    let (config, problems) = read(
+        &yaml("operator:\n  name: Example Trust\n  emails: ct@example.com"),
+        directory.path(),
+    );
+    assert_eq!(problems, "");
+    let operator = Operator {
+        name: "Example Trust".into(),
+        emails: vec!["ct@example.com".into()],
+    };
+    assert_eq!(config.unwrap().logs[0].metadata.operator, Some(operator));
+    for (operator, expected) in [
+        (
+            "operator:\n  name: A\n  emails:\n    - ct@example.com\n    - ct at example.com",
+            "lucarne.yaml:7: operator.emails: `ct at example.com` is not an e-mail address such as \
+             ct@example.com: expected letters, digits, `.`, `_`, `+` and `-`, then `@` and a domain",
+        ),
+        (
+            "operator: {emails: []}",
+            "lucarne.yaml:3: operator.emails: is missing; for example `emails: \
+             [ct@example.com]`\n\
+             lucarne.yaml:3: operator.name: is missing; for example `name: Example Trust Services`",
+        ),
+        (
+            "operator: {name: \" \", emails: [ct@example.com], email: x}",
+            "lucarne.yaml:3: operator.email: no such key; did you mean `emails`?\n\
+             lucarne.yaml:3: operator.name: ` ` is empty",
+        ),
+    ] {
+        assert_eq!(said(&yaml(operator)), expected);
     }
 }
