@@ -10,6 +10,7 @@ mod rows;
 use askama::Template;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64_simd::STANDARD;
+use lucarne_net::printable_lines;
 
 use self::rows::{CheckRow, ErrorRow, Figure, MatrixTable, MetricRow, NoteRow};
 use self::rows::{ScenarioRow, TaggedRow, ThresholdRow};
@@ -51,7 +52,8 @@ struct Page {
     data: String,
 }
 
-/// Renders the whole report as one HTML document. All text of the run is escaped.
+/// Renders the whole report as one HTML document. All text of the run is escaped, also characters
+/// that end a line or change the direction of the text around them.
 pub fn html(summary: &Summary) -> String {
     let matrix = matrix::matrix(summary);
     let data = data::Data::of(summary, matrix.as_ref());
@@ -89,7 +91,7 @@ pub fn html(summary: &Summary) -> String {
     };
     // Writing to a string fails only if a template returns an error, which this template never
     // does.
-    page.render().unwrap_or_default()
+    printable_lines(&page.render().unwrap_or_default())
 }
 
 fn mood(verdict: Verdict) -> &'static str {
@@ -144,6 +146,8 @@ fn command(words: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lucarne_x509::text::is_control;
+
     use super::*;
     use crate::report::sample::{self, EVIL};
 
@@ -161,7 +165,10 @@ mod tests {
         let json = serde_json::to_value(sample::summary()).unwrap();
         fn spoil(value: &mut serde_json::Value) {
             match value {
-                serde_json::Value::String(text) => text.push_str(EVIL),
+                serde_json::Value::String(text) => {
+                    text.push_str(EVIL);
+                    text.push_str("\u{85}\u{2028}\u{202e}");
+                }
                 serde_json::Value::Array(items) => items.iter_mut().for_each(spoil),
                 serde_json::Value::Object(fields) => {
                     let kept = ["schema", "verdict", "type", "histogram"];
@@ -205,6 +212,9 @@ mod tests {
             page.contains("&#60;img src=x"),
             "and the text is still there to be read"
         );
+        let control = |c: char| is_control(c) && c != '\n' && c != '\t';
+        assert!(!page.contains(control));
+        assert!(page.contains("\\u0085\\u2028\\u202e"));
     }
 
     #[test]
@@ -218,6 +228,8 @@ mod tests {
             let end = start + page[start..].find("</script>").unwrap();
             let data: serde_json::Value = serde_json::from_str(&page[start..end]).unwrap();
             assert!(data["timeline"]["scenarios"].is_array());
+            // The script shows these names as they are.
+            assert!(!data.to_string().contains(is_control));
         }
     }
 

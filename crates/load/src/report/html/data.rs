@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::heat::{HEAT, heat_bounds};
+use crate::report::format::printable;
 use crate::report::matrix::{Matrix, is_cell};
 use crate::report::tags;
 use crate::timeline::{PointRow, Timeline};
@@ -118,7 +119,7 @@ fn lines(name: &str, rows: &[PointRow], interval: f64) -> Lines {
             .collect()
     };
     Lines {
-        name: name.to_owned(),
+        name: printable(name),
         asked: rows.iter().map(|row| round(row.asked)).collect(),
         iterations: rate(|row| row.started),
         requests: rate(|row| row.requests),
@@ -138,7 +139,7 @@ fn lines(name: &str, rows: &[PointRow], interval: f64) -> Lines {
 fn curves(summary: &Summary) -> Vec<Curve> {
     let by_scenario = |scenario: &crate::summary::ScenarioSummary| {
         let metric = duration(summary, &[("scenario", &scenario.name)])?;
-        Some(curve(scenario.name.clone(), metric.trend()?))
+        Some(curve(&scenario.name, metric.trend()?))
     };
     let mut curves: Vec<Curve> = summary.scenarios.iter().filter_map(by_scenario).collect();
     if curves.len() == 1 {
@@ -155,7 +156,7 @@ fn curves(summary: &Summary) -> Vec<Curve> {
                 .collect::<Vec<_>>()
                 .join(" ");
             Some(curve(
-                name,
+                &name,
                 series.metrics.get("http_req_duration")?.trend()?,
             ))
         });
@@ -176,7 +177,8 @@ fn duration(summary: &Summary, tags: &[(&str, &str)]) -> Option<Metric> {
     requests.or_else(|| summary.select("iteration_duration", tags))
 }
 
-fn curve(name: String, histogram: &Histogram) -> Curve {
+fn curve(name: &str, histogram: &Histogram) -> Curve {
+    let name = printable(name);
     let count = histogram.count();
     if count == 0 {
         return Curve {
@@ -211,8 +213,12 @@ fn bars(matrix: &Matrix) -> Bars {
         matrix.cells.iter().map(row).collect()
     };
     Bars {
-        rows: matrix.rows.clone(),
-        columns: matrix.columns.clone(),
+        rows: matrix.rows.iter().map(|row| printable(row)).collect(),
+        columns: matrix
+            .columns
+            .iter()
+            .map(|column| printable(column))
+            .collect(),
         operations: values(|cell| cell.operations),
         bytes: values(|cell| cell.bytes),
     }

@@ -199,7 +199,7 @@ type Render = fn(&Summary) -> String;
 
 fn to_json(summary: &Summary) -> String {
     // A summary contains only types that serde_json can always serialize.
-    serde_json::to_string(summary).unwrap_or_default() + "\n"
+    printable_lines(&serde_json::to_string(summary).unwrap_or_default()) + "\n"
 }
 
 /// Reads the summary of an earlier run.
@@ -277,6 +277,30 @@ mod tests {
             matches!(&lacking, OutputError::File { source, .. } if source.kind() == io::ErrorKind::NotFound),
             "{lacking}"
         );
+    }
+
+    #[test]
+    fn names_do_not_end_the_lines_of_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let in_directory = |name| directory.path().join(name);
+        let report = Report {
+            text: Some(in_directory("a.txt")),
+            ..report(directory.path(), "a.json", "a.html")
+        };
+        let name = "a\u{2028}b\u{202e}c\u{85}d";
+        let mut summary = Summary {
+            name: name.into(),
+            ..Summary::default()
+        };
+        report.write(&mut summary, None, Verdict::Passed, false);
+        for file in ["a.txt", "a.json", "a.html"] {
+            let text = std::fs::read_to_string(in_directory(file)).unwrap();
+            assert!(text.contains("a\\u2028b\\u202ec\\u0085d"), "{file}: {text}");
+            assert!(!text.contains(['\u{2028}', '\u{202e}', '\u{85}']), "{file}");
+        }
+        let json = std::fs::read(in_directory("a.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["name"], name);
     }
 
     #[test]
