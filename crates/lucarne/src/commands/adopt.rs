@@ -17,6 +17,7 @@ mod promised;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use lucarne_net::counted;
 use lucarne_storage::make_private_directory;
 
 pub(crate) use self::checked::Checked;
@@ -84,8 +85,9 @@ async fn adopt(
         findings.note(&lock::rebuild::from_data(config, log).await?);
     }
     let said = format!(
-        "log {name} with its {size} entries belongs to Lucarne now. Remove the unit of the old \
-         software, so that it never starts again, and start `{serve}`"
+        "log {name} with its {} belongs to Lucarne now. Remove the unit of the old software, so \
+         that it never starts again, and start `{serve}`",
+        counted(size, "entry")
     );
     Ok(findings.end("adopted", &said, size))
 }
@@ -116,10 +118,10 @@ async fn index(
     make_private_directory(&log.cache.value)?;
     let indexed = foreign.index().await?;
     let said = format!(
-        "{} entries, {} of them new, from {} data tiles",
-        indexed.to,
+        "{}, {} of them new, from {}",
+        counted(indexed.to, "entry"),
         indexed.to - indexed.from,
-        indexed.tiles()
+        counted(indexed.tiles(), "data tile")
     );
     findings.right("index", &said);
     Ok(())

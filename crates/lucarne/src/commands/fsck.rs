@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use lucarne_log::{Checked, Files, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
+use lucarne_net::counted;
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, MAX_TREE_SIZE, SignedNote, TILE_WIDTH};
 
@@ -344,9 +345,9 @@ async fn surroundings(
     report: &mut Report,
 ) -> Result<()> {
     if head.checkpoint.size > signed.size {
-        let more = head.checkpoint.size - signed.size;
+        let more = counted(head.checkpoint.size - signed.size, "more entry");
         report.note(&format!(
-            "the log has {more} more entries than the tree that was checked"
+            "the log has {more} than the tree that was checked"
         ));
     }
     let agrees = lock(place, report).await && report.wrong == 0;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lucarne_log::{ForeignLog, Inspection, Log};
+use lucarne_net::counted;
 use lucarne_storage::{Assets, LockError, SqlLock, read_file};
 use lucarne_tlog::Tile;
 use tokio::time::Instant;
@@ -69,7 +70,8 @@ impl Preflight {
         let (foreign, lock) = match Log::foreign(log.to_log_config(), assets.clone()).await {
             Ok(foreign) => {
                 let published = foreign.published();
-                let said = format!("{} entries, signed with this key", published.size);
+                let entries = counted(published.size, "entry");
+                let said = format!("{entries}, signed with this key");
                 findings.right("checkpoint", &said);
                 let lock = lock(config, log, findings).await;
                 if matches!(log.data.value, DataPlace::Bucket(_)) && lock == Some(LockState::Absent)
@@ -266,7 +268,8 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         Ok(newest) => {
             let size = newest.published().size;
             let why = format!(
-                "there is no checkpoint of this log; `adopt` creates one with {size} entries"
+                "there is no checkpoint of this log; `adopt` creates one with {}",
+                counted(size, "entry")
             );
             findings.right("lock", &why);
             Some(LockState::Absent)
@@ -307,15 +310,16 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
             "all entries that TesseraCT has integrated are published",
         );
     }
+    let entries = counted(size, "entry");
     let why = if size > published.size {
         format!(
-            "TesseraCT has integrated {size} entries and published {}: start TesseraCT again \
+            "TesseraCT has integrated {entries} and published {}: start TesseraCT again \
              without submissions, wait until all entries are published, and stop TesseraCT",
             published.size
         )
     } else {
         format!(
-            "TesseraCT's state has {size} entries, and {} are published with another root: state \
+            "TesseraCT's state has {entries}, and {} are published with another root: state \
              and tiles belong to different logs, or the state was restored",
             published.size
         )

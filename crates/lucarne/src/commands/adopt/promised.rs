@@ -2,6 +2,7 @@
 //! keeps these entries in a separate database.
 
 use lucarne_log::Published;
+use lucarne_net::counted;
 use lucarne_storage::{SqlLock, TesseraState};
 
 use super::findings::{Findings, Verdict};
@@ -54,9 +55,10 @@ fn integrated(state: &TesseraState, published: &Published, findings: &mut Findin
         );
     }
     let why = format!(
-        "TesseraCT's database has {} entries, and {} are published with another root: the \
+        "TesseraCT's database has {}, and {} are published with another root: the \
          database belongs to another log, or was restored",
-        state.integrated, published.size
+        counted(state.integrated, "entry"),
+        published.size
     );
     findings.refused("database", &why);
 }
@@ -66,15 +68,16 @@ fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings
         let why = format!("all entries that TesseraCT has promised are published, {source}");
         return findings.right("database", &why);
     }
+    let entries = counted(sequenced, "entry");
     let why = if sequenced > published {
         format!(
-            "TesseraCT has promised {sequenced} entries and published {published}: start \
+            "TesseraCT has promised {entries} and published {published}: start \
              TesseraCT again without submissions, wait until all entries are published, and stop \
              TesseraCT"
         )
     } else {
         format!(
-            "TesseraCT has promised {sequenced} entries, {source}, but published {published}: this \
+            "TesseraCT has promised {entries}, {source}, but published {published}: this \
              database belongs to another log, or was restored"
         )
     };

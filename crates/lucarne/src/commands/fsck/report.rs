@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use lucarne_log::{Cure, Finding, Problem, Refusal, Unwritten};
+use lucarne_net::counted;
 use lucarne_storage::Removed;
 use serde_json::json;
 
@@ -163,7 +164,8 @@ impl Report {
         self.printed = Instant::now();
         let rate = Rate::of(checked - first, bytes, self.began.elapsed());
         let left = (of - checked) as f64 / rate.entries.max(1.0);
-        let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));
+        let of = counted(of, "entry");
+        let line = format!("{checked} of {of}, {rate}, {} left", time(left));
         if self.terminal {
             clear_line();
             err!("{line}");
@@ -179,10 +181,11 @@ impl Report {
         let rate = Rate::of(last - first, bytes, took);
         self.line(
             &format!(
-                "{verdict}: {}{} wrong, {} unreadable; {last} of {of} entries checked in {}, {rate}",
+                "{verdict}: {}{} wrong, {} unreadable; {last} of {} checked in {}, {rate}",
                 self.repairs(),
                 self.wrong,
                 self.unread,
+                counted(of, "entry"),
                 time(took.as_secs_f64())
             ),
             &json!({

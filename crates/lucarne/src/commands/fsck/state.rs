@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use lucarne_log::FsckPosition;
+use lucarne_net::counted;
 use serde_json::{Value, json};
 
 use crate::commands::atomic;
@@ -105,11 +106,10 @@ fn parse(json: &Value) -> Option<State> {
 pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpoint) -> Result<()> {
     ensure!(
         then.size <= now.size && (then.size < now.size || then.root == now.root),
-        "the log does not match the state of the check: the log had {} entries (root {}), and has \
-         {} \
+        "the log does not match the state of the check: the log had {} (root {}), and has {} \
          now (root {}), both signed by its key. Keep both: they are evidence of a fork or a \
          rollback",
-        then.size,
+        counted(then.size, "entry"),
         then.root,
         now.size,
         now.root

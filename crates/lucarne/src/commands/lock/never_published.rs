@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use lucarne_log::Log;
+use lucarne_net::counted;
 
 use super::outside::{Outside, compared};
 use crate::config::{Config, LogSettings, rfc3339};
@@ -38,14 +39,13 @@ pub(super) async fn go_back(
     lost.go_back(&settings, &*lock).await?;
     lock.close().await;
     Ok(format!(
-        "the lock of log `{}` in {} is now at {} entries, signed at {}. The lock was at {} \
-         entries, signed \
+        "the lock of log `{}` in {} is now at {}, signed at {}. The lock was at {}, signed \
          at {}: keep that checkpoint as a record, and never publish it\n\n{}\n{}",
         log.shortname.value,
         lock.location(),
-        again.size,
+        counted(again.size, "entry"),
         rfc3339(again.timestamp_ms),
-        signed.size,
+        counted(signed.size, "entry"),
         rfc3339(signed.timestamp_ms),
         String::from_utf8_lossy(&signed.checkpoint),
         compared(&known, &silent, &assets.location())

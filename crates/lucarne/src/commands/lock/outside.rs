@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use lucarne_log::{KnownCheckpoint, KnownCheckpoints, LogConfig};
-use lucarne_net::without_secrets;
+use lucarne_net::{counted, without_secrets};
 
 use super::options::Rebuild;
 use crate::config::{LogSettings, rfc3339};
@@ -78,9 +78,9 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
         .iter()
         .map(|known| {
             format!(
-                "{} has {} entries, signed at {}: this log begins with these entries",
+                "{} has {}, signed at {}: this log begins with these entries",
                 known.place(),
-                known.size(),
+                counted(known.size(), "entry"),
                 rfc3339(known.timestamp_ms())
             )
         })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use lucarne_ct::verify_checkpoint;
 use lucarne_log::{KnownCheckpoint, Log, LogConfig, Newest, SourceResponse};
+use lucarne_net::counted;
 use lucarne_storage::{Lock, LockError};
 
 use super::never_published;
@@ -93,9 +94,9 @@ async fn rebuild(
     let others = others_without(config, log, &*lock).await?;
     lock.close().await;
     Ok(format!(
-        "the lock of log `{name}` in {} is now at {} entries, signed at {}\n{}{others}",
+        "the lock of log `{name}` in {} is now at {}, signed at {}\n{}{others}",
         lock.location(),
-        published.size,
+        counted(published.size, "entry"),
         rfc3339(timestamp_ms),
         compared(&known, &silent, &assets.location())
     ))
@@ -154,8 +155,8 @@ async fn is_older(
     let published = newest.published();
     ensure!(
         found.size() < published.size || found.timestamp_ms() < published.timestamp_ms,
-        "{place} holds the newest checkpoint already: {} entries, signed at {}",
-        found.size(),
+        "{place} holds the newest checkpoint already: {}, signed at {}",
+        counted(found.size(), "entry"),
         rfc3339(found.timestamp_ms())
     );
     Ok(())

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use lucarne_log::{Fatal, FoundCheckpoint, Inspection, Log};
+use lucarne_net::counted;
 use lucarne_storage::Lease;
 use serde_json::json;
 
@@ -138,8 +139,8 @@ pub(crate) fn ahead(inspection: &Inspection) -> Option<String> {
         let (lock, published) = (size(&inspection.lock)?, size(&inspection.published)?);
         return (lock > published).then(|| {
             format!(
-                "the checkpoint of {lock} entries, whose tiles are complete; the next start \
-                 publishes it"
+                "the checkpoint of {}, whose tiles are complete; the next start publishes it",
+                counted(lock, "entry")
             )
         });
     };

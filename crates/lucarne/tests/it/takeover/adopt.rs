@@ -356,7 +356,7 @@ fn the_index_is_made_beside_the_old_log() {
     );
     assert_has(&said, "read the entries before them");
     assert!(!said.contains("all 2919 entries lead"), "{said}");
-    assert_has(&said, "1 of them new, from 1 data tiles");
+    assert_has(&said, "1 of them new, from 1 data tile");
 }
 
 /// Properties of Sunlight: lock and checkpoint have the same bytes, tiles are gzip.
