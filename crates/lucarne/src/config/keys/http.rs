@@ -34,10 +34,9 @@ pub(crate) static MAXCONNECTIONS: Key<Count> = Key::new(
     Count::within(1, 1 << 30, "connections"),
     "16384",
     "Maximum number of connections at the same time, over all listeners. A further connection \
-     takes the place of an idle connection of another client, or is closed; without TLS, most of \
-     the closed connections get 503 first. One client may have an eighth of this number; the \
-     addresses of `trusted_proxies` may have all. The limit of open files (`LimitNOFILE`) can \
-     lower it; a warning at startup reports this.",
+     takes the place of an idle connection of another client, or is closed. One client may have \
+     an eighth of this number; the addresses of `trusted_proxies` may have all. The limit of open \
+     files (`LimitNOFILE`) can lower it; a warning at startup reports this.",
 );
 
 pub(crate) static MAXINFLIGHT: Key<Sizes> = Key::new(
