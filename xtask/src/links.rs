@@ -162,17 +162,17 @@ mod tests {
 
     #[test]
     fn names_of_pages_are_found_in_any_text() {
-        let text = "see docs/STYLE.md.\n\"docs/how-to/nginx.conf\", ../docs/a.md docs/load/\n\
+        let text = "see docs/faq.md.\n\"docs/how-to/nginx.conf\", ../docs/a.md docs/load/\n\
                     https://h.example/docs/b.md mydocs/c.md\n";
         let found: Vec<_> = pages(text).collect();
-        assert_eq!(found, [(1, "docs/STYLE.md"), (2, "docs/how-to/nginx.conf")]);
+        assert_eq!(found, [(1, "docs/faq.md"), (2, "docs/how-to/nginx.conf")]);
     }
 
     #[test]
     fn a_link_needs_its_file_and_its_heading() {
         let page = "# A page\n\n## `fsck`, and \"repair\"\n".to_owned();
         let texts = BTreeMap::from([("docs/README.md".to_owned(), page)]);
-        let check = |link: &str| broken("docs/STYLE.md", link, &texts);
+        let check = |link: &str| broken("docs/faq.md", link, &texts);
         for good in [
             "README.md",
             "../README.md",

@@ -48,7 +48,7 @@ Commands:
                         faults upon a log at work, one after the other, for N minutes
                         [default: 10]: killed at calls, calls that fail, power cuts,
                         lost writes, steps of the clock, hung disks, stores' answers
-  prose                 find phrases that docs/STYLE.md replaces; fails if a file has more
+  prose                 find phrases that STYLE.md replaces; fails if a file has more
                         than docs/prose-baseline.txt allows
   prose --update        lower the numbers of docs/prose-baseline.txt to the findings
   prose PATH...         list all findings of the files whose paths start with one of these

@@ -1,4 +1,4 @@
-//! `cargo xtask prose`: finds phrases that `docs/STYLE.md` replaces, in comments, texts and
+//! `cargo xtask prose`: finds phrases that `STYLE.md` replaces, in comments, texts and
 //! Markdown. Each file has a number of allowed findings, which is never raised.
 
 mod pieces;
@@ -54,7 +54,7 @@ fn check() -> Result<()> {
         });
         bail!(
             "files have more findings than {BASELINE} allows:{files}\n\
-             rewrite these places as the suggestions and docs/STYLE.md show"
+             rewrite these places as the suggestions and STYLE.md show"
         );
     }
     let allowed: usize = baseline.values().sum();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_style_guide_follows_its_own_rules() {
-        let (_, findings) = findings_of("docs/STYLE.md").unwrap();
+        let (_, findings) = findings_of("STYLE.md").unwrap();
         let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
         assert_eq!(lines, [""; 0]);
     }

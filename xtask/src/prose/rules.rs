@@ -1,4 +1,4 @@
-//! The rules of `docs/STYLE.md` that a program can check.
+//! The rules of `STYLE.md` that a program can check.
 
 use std::collections::HashMap;
 use std::fmt;
