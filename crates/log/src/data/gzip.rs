@@ -221,6 +221,8 @@ mod tests {
     }
 
     proptest! {
+        // A case compresses up to eleven tiles of up to 33 chunks.
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn depends_on_the_entries_and_not_on_the_rounds(
             rounds in prop::collection::vec(0..3 * CHUNK, 1..12), noise: bool,

@@ -297,7 +297,8 @@ mod tests {
         sample.record = sound.0.clone();
         for tile in 0..sound.1.len() {
             let (name, bytes) = &sound.1[tile];
-            for bit in 0..8 * bytes.len() {
+            // A bit of each byte.
+            for bit in (0..8 * bytes.len()).step_by(7) {
                 sample.tiles.hashes[tile].1 = flipped(bytes, bit);
                 assert!(
                     check_round(&tree, &entries, &sample).is_err(),
