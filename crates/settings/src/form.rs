@@ -1,10 +1,15 @@
 //! Forms of values: the type of a key's values, with its bounds.
 
-use std::fmt::Debug;
-use std::time::Duration;
+mod parser;
+mod quantity;
 
 use jiff::civil;
 
+pub use parser::{Each, File, Files, One, UrlOrFile};
+pub use quantity::{Durations, Numbers, Sizes};
+
+use crate::key::Key;
+use crate::section::Reader;
 use crate::table::Table;
 use crate::values::{self, ValueError};
 
@@ -35,9 +40,38 @@ pub trait Parsed: Form {
     /// If the text does not have this form.
     fn parse(&self, text: &str) -> Result<Self::Value, ValueError>;
 
+    /// Formats a value as Markdown. Returns an empty text if there is no short one.
+    fn show(&self, _value: &Self::Value) -> String {
+        String::new()
+    }
+
     /// Returns the present form of a valid value in a former form, which the next version refuses.
     fn renewed(&self, _text: &str) -> Option<String> {
         None
+    }
+}
+
+/// Form whose keys are read without other settings.
+pub trait Readable: Form {
+    /// Type of the value of a key.
+    type Read;
+
+    /// Reads the value of a key, and reports its problems. Returns `None` without a valid value.
+    fn read(key: &Key<Self>, reader: &mut Reader<'_, '_>) -> Option<Self::Read>;
+
+    /// Formats a value as Markdown. Returns an empty text if there is no short one.
+    fn show(&self, value: &Self::Read) -> String;
+}
+
+impl<F: Parsed> Readable for F {
+    type Read = F::Value;
+
+    fn read(key: &Key<Self>, reader: &mut Reader<'_, '_>) -> Option<F::Value> {
+        reader.get(key)
+    }
+
+    fn show(&self, value: &F::Value) -> String {
+        Parsed::show(self, value)
     }
 }
 
@@ -90,36 +124,6 @@ impl Form for Shape {
     }
 }
 
-/// Meaning of a number without a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
-    /// Numbers are refused.
-    Refused,
-    /// Numbers count units of this many bytes or milliseconds. A warning names the present form.
-    Former(u64),
-    /// Numbers count units of this many bytes or milliseconds.
-    Accepted(u64),
-}
-
-impl Numbers {
-    /// Returns the bytes or milliseconds of a number without a unit.
-    fn value_of(self, text: &str) -> Option<u64> {
-        let (Numbers::Former(unit) | Numbers::Accepted(unit)) = self else {
-            return None;
-        };
-        text.parse::<u64>().ok()?.checked_mul(unit)
-    }
-
-    /// Returns the bytes or milliseconds of a number that needs a unit in the next version. Zero
-    /// needs no unit.
-    fn former_value_of(self, text: &str) -> Option<u64> {
-        match self {
-            Numbers::Former(_) => self.value_of(text).filter(|value| *value > 0),
-            Numbers::Refused | Numbers::Accepted(_) => None,
-        }
-    }
-}
-
 /// `true` or `false`.
 #[derive(Clone, Copy, Debug)]
 pub struct Boolean;
@@ -135,6 +139,10 @@ impl Parsed for Boolean {
 
     fn parse(&self, text: &str) -> Result<bool, ValueError> {
         values::boolean(text)
+    }
+
+    fn show(&self, value: &bool) -> String {
+        value.to_string()
     }
 }
 
@@ -154,6 +162,10 @@ impl Parsed for Date {
     fn parse(&self, text: &str) -> Result<civil::Date, ValueError> {
         values::date(text)
     }
+
+    fn show(&self, value: &civil::Date) -> String {
+        value.to_string()
+    }
 }
 
 /// A time in Unix milliseconds, written as in RFC 3339 or as a date.
@@ -171,6 +183,10 @@ impl Parsed for Time {
 
     fn parse(&self, text: &str) -> Result<u64, ValueError> {
         values::time(text)
+    }
+
+    fn show(&self, value: &u64) -> String {
+        values::rfc3339(*value)
     }
 }
 
@@ -204,156 +220,9 @@ impl Parsed for Count {
     fn parse(&self, text: &str) -> Result<u64, ValueError> {
         values::number(self.least, self.most, self.unit)(text)
     }
-}
 
-/// Durations in a range, such as `300ms`, `75s` or `1m30s`.
-#[derive(Clone, Copy, Debug)]
-pub struct Durations {
-    /// Minimum.
-    pub least: Duration,
-    /// Maximum.
-    pub most: Duration,
-    numbers: Numbers,
-}
-
-impl Durations {
-    /// Creates the form of durations in a range.
-    pub const fn within(least: Duration, most: Duration) -> Self {
-        Durations {
-            least,
-            most,
-            numbers: Numbers::Refused,
-        }
-    }
-
-    /// Also accepts numbers without a unit: a number counts units of this many milliseconds.
-    pub const fn numbers(mut self, unit: u64) -> Self {
-        self.numbers = Numbers::Accepted(unit);
-        self
-    }
-
-    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
-    /// milliseconds.
-    pub const fn former_numbers(mut self, unit: u64) -> Self {
-        self.numbers = Numbers::Former(unit);
-        self
-    }
-
-    /// Parses a duration, and refuses a number without a unit.
-    ///
-    /// # Errors
-    /// If the text is not a duration, or if it is out of range.
-    pub fn parse_duration(&self, text: &str) -> Result<Duration, ValueError> {
-        self.checked(values::duration(text)?)
-    }
-
-    fn checked(&self, duration: Duration) -> Result<Duration, ValueError> {
-        if (self.least..=self.most).contains(&duration) {
-            Ok(duration)
-        } else if duration.is_zero() && self.most == Duration::MAX {
-            Err(ValueError::NoTime)
-        } else {
-            Err(ValueError::NotBetween(self.least..=self.most))
-        }
-    }
-}
-
-impl Form for Durations {
-    fn shape(&self) -> Shape {
-        Shape::Duration(self.numbers)
-    }
-
-    fn with_unit(&self, text: &str) -> Option<String> {
-        self.parse(text).ok().map(values::show_duration)
-    }
-}
-
-impl Parsed for Durations {
-    type Value = Duration;
-
-    fn parse(&self, text: &str) -> Result<Duration, ValueError> {
-        match self.numbers.value_of(text) {
-            Some(ms) => {
-                let duration = Duration::from_millis(ms);
-                self.checked(duration).map_err(|why| match why {
-                    ValueError::NotBetween(range)
-                        if matches!(self.numbers, Numbers::Accepted(_)) =>
-                    {
-                        ValueError::NumberNotBetween(duration, range)
-                    }
-                    why => why,
-                })
-            }
-            None => self.parse_duration(text),
-        }
-    }
-
-    fn renewed(&self, text: &str) -> Option<String> {
-        self.numbers.former_value_of(text)?;
-        self.with_unit(text)
-    }
-}
-
-/// Sizes in bytes in a range, such as `512KiB` or `1GiB`.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Minimum, in bytes.
-    pub least: u64,
-    /// Maximum, in bytes.
-    pub most: u64,
-    numbers: Numbers,
-}
-
-impl Sizes {
-    /// Creates the form of sizes in a range, in bytes.
-    pub const fn within(least: u64, most: u64) -> Self {
-        Sizes {
-            least,
-            most,
-            numbers: Numbers::Refused,
-        }
-    }
-
-    /// Also accepts numbers without a unit, with a warning: a number counts units of this many
-    /// bytes.
-    pub const fn former_numbers(mut self, unit: u64) -> Self {
-        self.numbers = Numbers::Former(unit);
-        self
-    }
-}
-
-impl Form for Sizes {
-    fn shape(&self) -> Shape {
-        Shape::Size(self.numbers)
-    }
-
-    fn with_unit(&self, text: &str) -> Option<String> {
-        self.parse(text).ok().map(values::show_size)
-    }
-}
-
-impl Parsed for Sizes {
-    type Value = u64;
-
-    fn parse(&self, text: &str) -> Result<u64, ValueError> {
-        let is_number = text != "0" && text.bytes().all(|c| c.is_ascii_digit());
-        let bytes = match self.numbers.value_of(text) {
-            Some(bytes) => bytes,
-            None if is_number && !text.is_empty() => return Err(ValueError::NoUnit(text.into())),
-            None => values::size(text)?,
-        };
-        if bytes < self.least {
-            Err(ValueError::TooSmall(values::show_size(self.least)))
-        } else if bytes > self.most {
-            Err(ValueError::TooLarge(values::show_size(self.most)))
-        } else {
-            Ok(bytes)
-        }
-    }
-
-    fn renewed(&self, text: &str) -> Option<String> {
-        self.numbers.former_value_of(text)?;
-        self.with_unit(text)
+    fn show(&self, value: &u64) -> String {
+        value.to_string()
     }
 }
 
@@ -371,7 +240,7 @@ impl<T: Copy + Send + Sync> Form for Words<T> {
     }
 }
 
-impl<T: Copy + Send + Sync> Parsed for Words<T> {
+impl<T: Copy + PartialEq + Send + Sync> Parsed for Words<T> {
     type Value = T;
 
     fn parse(&self, text: &str) -> Result<T, ValueError> {
@@ -380,10 +249,17 @@ impl<T: Copy + Send + Sync> Parsed for Words<T> {
             .map(|(_, value)| *value)
             .ok_or_else(|| ValueError::Word(self.words()))
     }
+
+    fn show(&self, value: &T) -> String {
+        let word = self.0.iter().find(|(_, meant)| meant == value);
+        word.map_or_else(String::new, |(word, _)| format!("`{word}`"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

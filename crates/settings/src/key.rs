@@ -19,16 +19,32 @@ pub struct About {
     pub name: &'static str,
     /// Markdown beside the name in the documentation, such as the flag of the same meaning.
     pub beside: &'static str,
-    /// Default, as Markdown.
-    pub default: &'static str,
+    /// Default, as Markdown; empty if it follows from `value`.
+    documented: &'static str,
+    /// Returns the default that the program applies, as Markdown.
+    value: Option<fn() -> String>,
     /// Meaning, as Markdown.
     pub meaning: &'static str,
 }
 
 impl About {
+    /// Returns the default, as Markdown.
+    pub fn default(&self) -> String {
+        match (self.documented, self.value) {
+            ("", Some(value)) => value(),
+            (text, _) => text.to_owned(),
+        }
+    }
+
     /// Returns the default without Markdown: `200ms; 1s in a bucket`.
     pub fn plain_default(&self) -> String {
-        self.default.replace('`', "")
+        self.default().replace('`', "")
+    }
+
+    /// Returns the default that the program applies, without Markdown, if the key has one.
+    pub fn applied_default(&self) -> Option<String> {
+        let value = self.value?().replace('`', "");
+        (!value.is_empty()).then_some(value)
     }
 }
 
@@ -43,7 +59,8 @@ impl<F: Copy> Key<F> {
         let about = About {
             name,
             beside: "",
-            default,
+            documented: default,
+            value: None,
             meaning,
         };
         Key { about, form }
@@ -52,6 +69,18 @@ impl<F: Copy> Key<F> {
     /// Returns the key with this Markdown beside its name in the documentation.
     pub const fn beside(mut self, text: &'static str) -> Self {
         self.about.beside = text;
+        self
+    }
+
+    /// Returns the key with this default in the documentation, as Markdown.
+    pub const fn documented(mut self, default: &'static str) -> Self {
+        self.about.documented = default;
+        self
+    }
+
+    /// Returns the key with the default that `value` returns, as Markdown.
+    pub const fn defaulting(mut self, value: fn() -> String) -> Self {
+        self.about.value = Some(value);
         self
     }
 }

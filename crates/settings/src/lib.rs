@@ -16,6 +16,7 @@
 //! | [`tree`], [`Node`], [`Value`] | a YAML document whose nodes have line numbers |
 //! | [`Section`], [`Reader`], [`Located`] | one map of a file, read key by key |
 //! | [`Key`], [`Table`], [`form`] | definitions of keys: name, form, default, documentation |
+//! | [`section!`] | the declaration of the keys of a section |
 //! | [`typed`] | a map that is read into a type with `Deserialize` |
 //! | [`values`] | parsers of single values |
 //! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
@@ -28,6 +29,7 @@ mod key;
 mod keys;
 mod report;
 mod section;
+mod section_macro;
 mod table;
 mod text_file;
 pub mod tree;
@@ -38,6 +40,7 @@ pub use key::{About, AnyKey, Key};
 pub use keys::{nearest, unknown};
 pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
+pub use section_macro::{Field, default_of};
 pub use table::Table;
 pub use text_file::{read_bounded, read_text};
 pub use tree::{Node, Value};

@@ -171,6 +171,11 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.section.get(key)
     }
 
+    /// Returns the line of the value of `key`, if it has one.
+    pub fn line(&self, key: &(impl AsRef<str> + ?Sized)) -> Option<usize> {
+        self.node(key).map(|node| node.line)
+    }
+
     /// Returns the directory of relative paths.
     pub fn directory(&self) -> &'r Path {
         self.directory

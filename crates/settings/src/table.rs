@@ -74,7 +74,7 @@ impl Table {
             if beside {
                 cells.push(about.beside.to_owned());
             }
-            cells.extend([about.default.to_owned(), about.meaning.to_owned()]);
+            cells.extend([about.default(), about.meaning.to_owned()]);
             text.push('|');
             for cell in cells {
                 text.push_str(&if cell.is_empty() {

@@ -74,6 +74,9 @@ pub enum ValueError {
     /// The text is not one of these words.
     #[error("{}", one_of(.0))]
     Word(Vec<&'static str>),
+    /// The error of another parser.
+    #[error("{0}")]
+    Other(String),
 }
 
 fn one_of(words: &[&str]) -> String {

@@ -61,9 +61,9 @@ impl Rate {
         self.burst
     }
 
-    /// Returns the time to refill one unit.
-    pub const fn interval(self) -> Duration {
-        Duration::from_nanos(self.interval)
+    /// Returns the number of units that are refilled in a second, rounded down.
+    pub const fn units_per_second(self) -> u64 {
+        1_000_000_000 / self.interval
     }
 
     /// Returns the time to fill an empty bucket, in whole seconds, rounded up.

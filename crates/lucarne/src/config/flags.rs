@@ -16,8 +16,7 @@ use self::parse::{Parse, unplaced};
 use super::Config;
 use super::clouds::Clouds;
 use super::go::switch;
-use super::keys::http::MAXBODY;
-use super::keys::top::VERIFICATION;
+use super::keys::{self, top::VERIFICATION};
 use super::server::TlsFiles;
 use super::tesseract::Ignored;
 use super::values;
@@ -316,7 +315,8 @@ impl Flags {
         let mut limits = Limits::default();
         let bytes = self.max_cert_chain_bytes.as_deref();
         if let Some(bytes) = bytes.and_then(|text| {
-            let number = values::number(MAXBODY.form.least, MAXBODY.form.most, "bytes");
+            let form = keys::http::KEYS.maxbody.form;
+            let number = values::number(form.least, form.most, "bytes");
             parse.value("max-cert-chain-bytes", text, number)
         }) {
             limits.body_bytes = bytes as usize;

@@ -217,11 +217,29 @@ fn unknown(key: &str, known: &[&str]) -> String {
     }
 }
 
+/// Asserts that the documented default of each key begins with the applied default.
+#[cfg(test)]
+pub(crate) fn assert_defaults(table: &Table) {
+    for key in table.keys() {
+        let about = key.about();
+        if let Some(applied) = about.applied_default() {
+            let documented = about.plain_default();
+            assert!(
+                documented.starts_with(&applied),
+                "{}: {applied}",
+                about.name
+            );
+        }
+        if let Some(inside) = key.shape().table() {
+            assert_defaults(inside);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Debug;
 
-    use lucarne_http::Limits;
     use lucarne_log::{Instances, LaneConfig};
     use lucarne_settings::form::Parsed;
     use lucarne_settings::{Key, tree};
@@ -238,23 +256,7 @@ mod tests {
 
     #[test]
     fn the_documented_defaults_are_those_of_the_program() {
-        let limits = Limits::default();
-        assert_default(&http::MAXBODY, limits.body_bytes as u64);
-        assert_default(&http::MAXCONNECTIONS, limits.connections as u64);
-        assert_default(&http::MAXINFLIGHT, limits.inflight_bytes as u64);
-        assert_default(
-            &http::MAXCLIENTINFLIGHT,
-            limits.client_inflight_bytes as u64,
-        );
-        assert_default(&http::HEADERTIMEOUT, limits.header_timeout);
-        assert_default(&http::BODYTIMEOUT, limits.body_timeout);
-        assert_default(&http::IDLETIMEOUT, limits.idle_timeout);
-        assert_default(&http::WRITETIMEOUT, limits.write_timeout);
-        assert_default(&http::DRAINTIMEOUT, limits.drain_timeout);
-        let reads = limits.reads.unwrap();
-        assert_default(&read_limits::CLIENT_BURST, reads.client.burst());
-        assert_default(&read_limits::NO_CONTACT_BURST, reads.no_contact.burst());
-        assert_default(&read_limits::REMEMBERED, reads.clients as u64);
+        assert_defaults(&top::TABLE);
         assert_default(&rounds::POOLSIZE, log::POOL_SIZE as u64);
         assert_default(&rounds::FRESHNESS, LaneConfig::default().freshness);
         assert_default(&rounds::MAXJOURNAL, log::JOURNAL);

@@ -42,7 +42,7 @@ pub(crate) fn of_file(title: &str, table: &Table) -> Value {
 fn of_map(table: &Table) -> Value {
     let keys = table.keys();
     let required = keys.iter().map(|key| key.about());
-    let required = required.filter(|about| about.default == "required");
+    let required = required.filter(|about| about.default() == "required");
     let properties = keys
         .iter()
         .map(|key| (key.about().name.to_owned(), of_key(*key)));
@@ -58,8 +58,9 @@ fn of_key(key: &dyn AnyKey) -> Value {
     let about = key.about();
     let mut schema = of_shape(key.shape(), &key.words());
     let mut description = about.meaning.to_owned();
-    if !["", "–", "below", "see below"].contains(&about.default) {
-        description.push_str(&format!("\n\nDefault: {}", about.default));
+    let default = about.default();
+    if !["", "–", "below", "see below"].contains(&default.as_str()) {
+        description.push_str(&format!("\n\nDefault: {default}"));
     }
     schema["description"] = json!(description);
     schema

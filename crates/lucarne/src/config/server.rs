@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 use lucarne_http::Limits;
 use lucarne_settings::{Located, Reader, Report, Section};
 
-use super::keys::http::{
-    BODYTIMEOUT, DRAINTIMEOUT, HEADERTIMEOUT, IDLETIMEOUT, MAXBODY, MAXCLIENTINFLIGHT,
-    MAXCONNECTIONS, MAXINFLIGHT, WRITETIMEOUT,
-};
-use super::{keys, read_limits};
+use super::keys;
 
 /// Files of the TLS certificate and key, reread after changes.
 #[derive(Clone, Debug)]
@@ -28,26 +24,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
         return limits;
     };
     let mut reader = Reader::new(section, "http", directory, report);
-    for (key, limit) in [
-        (&HEADERTIMEOUT, &mut limits.header_timeout),
-        (&BODYTIMEOUT, &mut limits.body_timeout),
-        (&IDLETIMEOUT, &mut limits.idle_timeout),
-        (&WRITETIMEOUT, &mut limits.write_timeout),
-        (&DRAINTIMEOUT, &mut limits.drain_timeout),
-    ] {
-        *limit = reader.get(key).unwrap_or(*limit);
-    }
-    for (key, limit) in [
-        (&MAXBODY, &mut limits.body_bytes),
-        (&MAXINFLIGHT, &mut limits.inflight_bytes),
-        (&MAXCLIENTINFLIGHT, &mut limits.client_inflight_bytes),
-    ] {
-        *limit = reader.get(key).map_or(*limit, |bytes| bytes as usize);
-    }
-    if let Some(connections) = reader.get(&MAXCONNECTIONS) {
-        limits.connections = connections as usize;
-    }
-    limits.trusted_proxies = read_limits::trusted_proxies(&mut reader);
+    keys::http::read(&mut reader, &mut limits);
     // Each limit must allow at least one body with its request head.
     let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
     if client < 2 * body || limits.inflight_bytes < client {

@@ -88,7 +88,7 @@ impl Page {
                 }
                 continue;
             }
-            let is_old = key.about().default == "–";
+            let is_old = key.about().default() == "–";
             let of_another = keys::bucket_of(name).is_some_and(|it| section.get(it).is_none());
             if section.get(name).is_some() || !(is_old || of_another) {
                 self.add_key(&path, key, Some(&section), Some(log));
@@ -111,7 +111,7 @@ impl Page {
             return self.add_node(&path, key, node, inherited);
         }
         if let Some(table) = key.shape().table()
-            && about.default == BELOW
+            && about.default() == BELOW
         {
             for key in table.keys() {
                 self.add_key(&path, key, None, log);

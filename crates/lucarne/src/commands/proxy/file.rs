@@ -232,28 +232,7 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
     let Some(mut reader) = below(top, "limits", &keys::TABLE, directory, report) else {
         return;
     };
-    let limits = &mut config.limits;
-    for (key, limit) in [
-        (&keys::MAXCONNECTIONS, &mut limits.connections),
-        (&keys::MAXCLIENTCONNECTIONS, &mut limits.client_connections),
-        (&keys::MAXHOSTS, &mut limits.hosts),
-        (&keys::MAXIDLE, &mut limits.idle_connections),
-    ] {
-        put(limit, reader.get(key).map(|number| number as usize));
-    }
-    let head = reader.get(&keys::MAXHEADER);
-    put(&mut limits.head_bytes, head.map(|bytes| bytes as usize));
-    for (key, limit) in [
-        (&keys::KEEPTIMEOUT, &mut limits.keep),
-        (&keys::HEADERTIMEOUT, &mut limits.head),
-        (&keys::HANDSHAKETIMEOUT, &mut limits.handshake),
-        (&keys::CONNECTTIMEOUT, &mut limits.connect),
-        (&keys::ANSWERTIMEOUT, &mut limits.response),
-        (&keys::IDLETIMEOUT, &mut limits.idle),
-        (&keys::DRAINTIMEOUT, &mut limits.drain),
-    ] {
-        put(limit, reader.get(key));
-    }
+    keys::read(&mut reader, &mut config.limits);
 }
 
 fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {

@@ -104,37 +104,13 @@ fn sizes_and_durations_have_units() {
 
 #[test]
 fn the_documented_defaults_are_those_of_the_program() {
-    let limits = Config::default().limits;
-    for (key, limit) in [
-        (&keys::limits::KEEPTIMEOUT, limits.keep),
-        (&keys::limits::HEADERTIMEOUT, limits.head),
-        (&keys::limits::HANDSHAKETIMEOUT, limits.handshake),
-        (&keys::limits::CONNECTTIMEOUT, limits.connect),
-        (&keys::limits::ANSWERTIMEOUT, limits.response),
-        (&keys::limits::IDLETIMEOUT, limits.idle),
-        (&keys::limits::DRAINTIMEOUT, limits.drain),
-        (&keys::top::LIFETIME, Config::default().lifetime),
-    ] {
-        assert_eq!(key.parse(&key.about.plain_default()), Ok(limit));
-    }
-    for (key, limit) in [
-        (&keys::limits::MAXCONNECTIONS, limits.connections),
-        (
-            &keys::limits::MAXCLIENTCONNECTIONS,
-            limits.client_connections,
-        ),
-        (&keys::limits::MAXHOSTS, limits.hosts),
-        (&keys::limits::MAXIDLE, limits.idle_connections),
-    ] {
-        assert_eq!(key.parse(key.about.default), Ok(limit as u64));
-    }
-    let sizes = [
-        (&keys::limits::MAXHEADER, limits.head_bytes as u64),
-        (&keys::top::STOREMEMORY, Config::default().store_memory),
-    ];
-    for (key, limit) in sizes {
-        assert_eq!(key.parse(&key.about.plain_default()), Ok(limit));
-    }
+    crate::config::keys::assert_defaults(&keys::top::TABLE);
+    let lifetime = &keys::top::LIFETIME;
+    let default = lifetime.parse(&lifetime.about.plain_default());
+    assert_eq!(default, Ok(Config::default().lifetime));
+    let memory = &keys::top::STOREMEMORY;
+    let default = memory.parse(&memory.about.plain_default());
+    assert_eq!(default, Ok(Config::default().store_memory));
 }
 
 #[test]

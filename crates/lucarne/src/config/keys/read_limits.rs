@@ -1,51 +1,61 @@
 //! Keys under `read_limits`.
 
+use lucarne_http::{Rate, ReadLimits};
 use lucarne_settings::form::Count;
-use lucarne_settings::{Key, Table};
+use lucarne_settings::section;
 
-pub(crate) static TABLE: Table = Table::of(&[
-    &CLIENT_RATE,
-    &CLIENT_BURST,
-    &NO_CONTACT_RATE,
-    &NO_CONTACT_BURST,
-    &REMEMBERED,
-]);
+/// The limits, with the refill rates in units per second.
+pub(crate) struct Rates {
+    client_rate: u64,
+    client_burst: u64,
+    no_contact_rate: u64,
+    no_contact_burst: u64,
+    clients: usize,
+}
 
-pub(crate) static CLIENT_RATE: Key<Count> = Key::new(
-    "client_rate",
-    Count::within(1, 1_000_000_000, "units a second"),
-    "500",
-    "Units per second for one client: an IPv4 address or an IPv6 /56. An IPv6 /48 has four times \
-     as many.",
-);
+impl Default for Rates {
+    fn default() -> Self {
+        let limits = ReadLimits::default();
+        Rates {
+            client_rate: limits.client.units_per_second(),
+            client_burst: limits.client.burst(),
+            no_contact_rate: limits.no_contact.units_per_second(),
+            no_contact_burst: limits.no_contact.burst(),
+            clients: limits.clients,
+        }
+    }
+}
 
-pub(crate) static CLIENT_BURST: Key<Count> = Key::new(
-    "client_burst",
-    Count::within(1, 1_000_000_000, "units"),
-    "5000",
-    "Units that one client can use at once.",
-);
+impl From<Rates> for ReadLimits {
+    fn from(rates: Rates) -> Self {
+        ReadLimits {
+            client: Rate::per_second(rates.client_burst, rates.client_rate),
+            no_contact: Rate::per_second(rates.no_contact_burst, rates.no_contact_rate),
+            clients: rates.clients,
+            ..ReadLimits::default()
+        }
+    }
+}
 
-pub(crate) static NO_CONTACT_RATE: Key<Count> = Key::new(
-    "no_contact_rate",
-    Count::within(1, 1_000_000_000, "units a second"),
-    "1000",
-    "Units per second of tiles and issuers for all clients together whose `User-Agent` has neither \
-     an e-mail address nor a URL. These units also count for each client.",
-);
+section! {
+    for Rates = [Rates::default()];
 
-pub(crate) static NO_CONTACT_BURST: Key<Count> = Key::new(
-    "no_contact_burst",
-    Count::within(1, 1_000_000_000, "units"),
-    "10000",
-    "Units that these clients together can use at once.",
-);
+    /// Units per second for one client: an IPv4 address or an IPv6 /56. An IPv6 /48 has four times
+    /// as many.
+    client_rate: Count = Count::within(1, 1_000_000_000, "units a second") => client_rate;
 
-pub(crate) static REMEMBERED: Key<Count> = Key::new(
-    "remembered",
+    /// Units that one client can use at once.
+    client_burst: Count = Count::within(1, 1_000_000_000, "units") => client_burst;
+
+    /// Units per second of tiles and issuers for all clients together whose `User-Agent` has
+    /// neither an e-mail address nor a URL. These units also count for each client.
+    no_contact_rate: Count = Count::within(1, 1_000_000_000, "units a second") => no_contact_rate;
+
+    /// Units that these clients together can use at once.
+    no_contact_burst: Count = Count::within(1, 1_000_000_000, "units") => no_contact_burst;
+
+    /// Maximum number of clients in memory, and of partial tiles that they requested; 32 bytes for
+    /// both.
     // A client takes 32 bytes, so the maximum takes 512 MiB.
-    Count::within(16, 16 << 20, "clients"),
-    "65536",
-    "Maximum number of clients in memory, and of partial tiles that they requested; 32 bytes for \
-     both.",
-);
+    remembered: Count = Count::within(16, 16 << 20, "clients") => clients;
+}

@@ -2,107 +2,49 @@
 
 use std::time::Duration;
 
+use lucarne_proxy::Limits;
 use lucarne_settings::form::{Count, Durations, Sizes};
-use lucarne_settings::{Key, Table};
-
-pub(crate) static TABLE: Table = Table::of(&[
-    &MAXCONNECTIONS,
-    &MAXCLIENTCONNECTIONS,
-    &MAXHEADER,
-    &MAXHOSTS,
-    &MAXIDLE,
-    &KEEPTIMEOUT,
-    &HEADERTIMEOUT,
-    &HANDSHAKETIMEOUT,
-    &CONNECTTIMEOUT,
-    &ANSWERTIMEOUT,
-    &IDLETIMEOUT,
-    &DRAINTIMEOUT,
-]);
+use lucarne_settings::section;
 
 const TIMEOUT: Durations = Durations::within(Duration::from_nanos(1), Duration::MAX);
 
-pub(crate) static MAXCONNECTIONS: Key<Count> = Key::new(
-    "maxconnections",
-    Count::within(1, 1 << 24, "connections"),
-    "4096",
-    "connections of clients; further connections get 503",
-);
+section! {
+    for Limits = [Limits::default()];
 
-pub(crate) static MAXCLIENTCONNECTIONS: Key<Count> = Key::new(
-    "maxclientconnections",
-    Count::within(1, 1 << 24, "connections"),
-    "1024",
-    "connections of one client address (IPv6: /64); further connections get 429",
-);
+    /// connections of clients; further connections get 503
+    maxconnections: Count = Count::within(1, 1 << 24, "connections") => connections;
 
-pub(crate) static MAXHEADER: Key<Sizes> = Key::new(
-    "maxheader",
-    Sizes::within(8 << 10, 1 << 20).former_numbers(1),
-    "64KiB",
-    "size of the head of a request or a response",
-);
+    /// connections of one client address (IPv6: /64); further connections get 429
+    maxclientconnections: Count = Count::within(1, 1 << 24, "connections") => client_connections;
 
-pub(crate) static MAXHOSTS: Key<Count> = Key::new(
-    "maxhosts",
-    Count::within(1, 1 << 20, "hosts"),
-    "1000",
-    "hosts with statistics; `storememory` limits the certificates",
-);
+    /// size of the head of a request or a response
+    maxheader: Sizes = Sizes::within(8 << 10, 1 << 20).former_numbers(1) => head_bytes;
 
-pub(crate) static MAXIDLE: Key<Count> = Key::new(
-    "maxidle",
-    Count::within(1, 1 << 16, "hosts"),
-    "512",
-    "servers with idle connections",
-);
+    /// hosts with statistics; `storememory` limits the certificates
+    maxhosts: Count = Count::within(1, 1 << 20, "hosts") => hosts;
 
-pub(crate) static KEEPTIMEOUT: Key<Durations> = Key::new(
-    "keeptimeout",
-    TIMEOUT,
-    "60s",
-    "lifetime of idle connections to servers",
-);
+    /// servers with idle connections
+    maxidle: Count = Count::within(1, 1 << 16, "hosts") => idle_connections;
 
-pub(crate) static HEADERTIMEOUT: Key<Durations> = Key::new(
-    "headertimeout",
-    TIMEOUT,
-    "60s",
-    "time for the head of a request, and for an idle client",
-);
+    /// lifetime of idle connections to servers
+    keeptimeout: Durations = TIMEOUT => keep;
 
-pub(crate) static HANDSHAKETIMEOUT: Key<Durations> = Key::new(
-    "handshaketimeout",
-    TIMEOUT,
-    "10s",
-    "time for the TLS handshake with a client",
-);
+    /// time for the head of a request, and for an idle client
+    headertimeout: Durations = TIMEOUT => head;
 
-pub(crate) static CONNECTTIMEOUT: Key<Durations> = Key::new(
-    "connecttimeout",
-    TIMEOUT,
-    "10s",
-    "time for each of: name resolution, connection, and TLS handshake with a server",
-);
+    /// time for the TLS handshake with a client
+    handshaketimeout: Durations = TIMEOUT => handshake;
 
-pub(crate) static ANSWERTIMEOUT: Key<Durations> = Key::new(
-    "answertimeout",
-    TIMEOUT,
-    "120s",
-    "time until the response begins, after the last progress of the request's body",
-);
+    /// time for each of: name resolution, connection, and TLS handshake with a server
+    connecttimeout: Durations = TIMEOUT => connect;
 
-pub(crate) static IDLETIMEOUT: Key<Durations> = Key::new(
-    "idletimeout",
-    TIMEOUT,
-    "300s",
-    "time without a byte in a body or a tunnel; a body of known length must transfer at least 1 \
-     KiB in this time",
-);
+    /// time until the response begins, after the last progress of the request's body
+    answertimeout: Durations = TIMEOUT => response;
 
-pub(crate) static DRAINTIMEOUT: Key<Durations> = Key::new(
-    "draintimeout",
-    TIMEOUT,
-    "10s",
-    "time for open requests when the proxy stops",
-);
+    /// time without a byte in a body or a tunnel; a body of known length must transfer at least 1
+    /// KiB in this time
+    idletimeout: Durations = TIMEOUT => idle;
+
+    /// time for open requests when the proxy stops
+    draintimeout: Durations = TIMEOUT => drain;
+}
