@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use lucarne_ct::{Entry, Issuer, LogKey, Policy, Roots};
-use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_log::{Clock, Log, LogConfig, Metrics, RoundConfig, State};
 use lucarne_storage::{PosixAssets, SqlLock};
 use lucarne_testkit::{Client, Launch, Server, free_port};
 use prometheus_client::registry::Registry;
@@ -74,13 +74,13 @@ impl Kept {
             key: LogKey::from_seed(&fs::read(seed)?)?.into(),
             policy: Policy::default(),
             verification: Arc::default(),
-            period: Duration::from_millis(1),
-            pool_size: 4 * ROUND as usize,
-            lanes: Default::default(),
-            checkpoint_interval: Duration::from_secs(3600),
+            rounds: RoundConfig {
+                period: Duration::from_millis(1),
+                pool_size: 4 * ROUND as usize,
+                max_checkpoint_age: Duration::from_secs(3600),
+                ..RoundConfig::default()
+            },
             cache: self.directory.join("cache/dedup"),
-            journal_bytes: 1 << 30,
-            read_cache_bytes: 1 << 20,
             rfc6962_reads: None,
             scrub: None,
             known: None,

@@ -34,8 +34,8 @@ const BYTES_PER_SECOND: f64 = 180_000.0;
 async fn log_on_a_slow_disk(lanes: LaneConfig) -> TestLog {
     let metrics = Metrics::register(&mut Registry::default());
     let test = TestLog::start_with("demo", &metrics, |config| {
-        config.period = Duration::from_millis(100);
-        config.lanes = lanes;
+        config.rounds.period = Duration::from_millis(100);
+        config.rounds.lanes = lanes;
     })
     .await;
     let (files, written) = (test.assets.clone(), AtomicU64::new(0));

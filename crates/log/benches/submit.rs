@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots};
-use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_log::{Clock, Log, LogConfig, Metrics, RoundConfig, State};
 use lucarne_mint::Authority;
 use lucarne_mint::testing::Pki;
 use lucarne_storage::{MemoryAssets, MemoryLock};
@@ -29,13 +29,13 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             key: LogKey::from_seed(&[7; 32]).unwrap().into(),
             policy: Policy::default(),
             verification: Arc::default(),
-            period: Duration::from_millis(1),
-            pool_size: 10 * BATCH,
-            lanes: Default::default(),
-            checkpoint_interval: Duration::from_secs(3600),
+            rounds: RoundConfig {
+                period: Duration::from_millis(1),
+                pool_size: 10 * BATCH,
+                max_checkpoint_age: Duration::from_secs(3600),
+                ..RoundConfig::default()
+            },
             cache: cache.into(),
-            journal_bytes: 1 << 30,
-            read_cache_bytes: 1 << 20,
             rfc6962_reads: None,
             scrub: None,
             known: None,

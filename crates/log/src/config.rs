@@ -6,21 +6,21 @@ pub(crate) mod instances;
 pub(crate) mod lane;
 pub(crate) mod messenger;
 pub(crate) mod metadata;
+pub(crate) mod rounds;
 pub(crate) mod scrub;
 pub(crate) mod scrub_window;
 pub(crate) mod signer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lucarne_ct::{Policy, Require, Roots, Validator, Verification, sha256};
 
 use crate::config::clock::Clock;
 use crate::config::external_sources::KnownCheckpoints;
 use crate::config::instances::Instances;
-use crate::config::lane::LaneConfig;
 use crate::config::metadata::Metadata;
+use crate::config::rounds::RoundConfig;
 use crate::config::scrub::ScrubConfig;
 use crate::config::signer::Signer;
 
@@ -49,23 +49,10 @@ pub struct LogConfig {
     pub policy: Policy,
     /// The verification of signatures, shared by all logs of a process.
     pub verification: Arc<Verification>,
-    /// Minimum time between the starts of two rounds.
-    pub period: Duration,
-    /// Maximum number of entries that wait for a round. If the pool is full, the server responds
-    /// to submissions with 503 and a Retry-After.
-    pub pool_size: usize,
-    /// The limits on fresh and on old submissions.
-    pub lanes: LaneConfig,
-    /// Maximum age of an idle log's checkpoint before the log signs a new one.
-    pub checkpoint_interval: Duration,
+    /// The rounds of the sequencer, the journal, and the cache in memory.
+    pub rounds: RoundConfig,
     /// Directory of the dedup index. The index can be lost: the log rebuilds it from its own tiles.
     pub cache: PathBuf,
-    /// Maximum number of bytes that are staged and published, but not yet durable in storage. The
-    /// journal keeps these bytes until the storage has synced them, and a sync may hang. Beyond
-    /// the limit, the server responds to submissions with 503 and a Retry-After.
-    pub journal_bytes: u64,
-    /// Memory for tiles that clients read, in bytes.
-    pub read_cache_bytes: u64,
     /// Directory of the index of leaf hashes, if the log also serves the read API of RFC 6962;
     /// `None` otherwise. The index can be lost: the log rebuilds it from its own tiles.
     pub rfc6962_reads: Option<PathBuf>,
@@ -147,13 +134,11 @@ pub(crate) fn test_config(name: &str, cache: &std::path::Path) -> LogConfig {
         key: lucarne_ct::LogKey::from_seed(&[7; 32]).unwrap().into(),
         policy: Default::default(),
         verification: Arc::default(),
-        period: Duration::from_millis(5),
-        pool_size: 10_000,
-        lanes: Default::default(),
-        checkpoint_interval: Duration::from_secs(5),
+        rounds: RoundConfig {
+            period: std::time::Duration::from_millis(5),
+            ..RoundConfig::default()
+        },
         cache: cache.into(),
-        journal_bytes: 1 << 30,
-        read_cache_bytes: 1 << 20,
         rfc6962_reads: None,
         scrub: None,
         known: None,

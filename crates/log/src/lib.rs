@@ -21,7 +21,7 @@
 //! use std::time::Duration;
 //!
 //! use lucarne_ct::{Chain, EntryKind, LogKey, Roots};
-//! use lucarne_log::{Clock, Log, LogConfig, Metrics};
+//! use lucarne_log::{Clock, Log, LogConfig, Metrics, RoundConfig};
 //! use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
 //! use lucarne_storage::{MemoryAssets, MemoryLock};
 //!
@@ -35,17 +35,15 @@
 //!     monitoring_prefix: "https://log.example/".to_owned(),
 //!     key: LogKey::from_seed(&[7; 32])?.into(),
 //!     cache: cache.path().join("dedup"),
-//!     period: Duration::from_millis(20),
+//!     rounds: RoundConfig {
+//!         period: Duration::from_millis(20),
+//!         ..RoundConfig::default()
+//!     },
 //! #     description: String::new(),
 //! #     metadata: Default::default(),
 //! #     also_at: None,
 //! #     policy: Default::default(),
 //! #     verification: Arc::default(),
-//! #     pool_size: 1000,
-//! #     lanes: Default::default(),
-//! #     checkpoint_interval: Duration::from_secs(5),
-//! #     journal_bytes: 1 << 30,
-//! #     read_cache_bytes: 1 << 20,
 //! #     rfc6962_reads: None,
 //! #     scrub: None,
 //! #     known: None,
@@ -103,6 +101,7 @@
 //! | item | contents |
 //! |---|---|
 //! | [`Clock`], [`Signer`], [`SignerClient`] | the time, and the holder of the key |
+//! | [`RoundConfig`] | rounds of the sequencer, journal, cache in memory |
 //! | [`Lane`], [`LaneConfig`] | the two lanes of submissions |
 //! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
 //! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
@@ -279,6 +278,7 @@ pub use config::instances::Instances;
 pub use config::lane::{Lane, LaneConfig};
 pub use config::messenger::{Messenger, MessengerError};
 pub use config::metadata::{IntendedUse, Metadata, Operator, PlannedChange, RateLimit, Status};
+pub use config::rounds::RoundConfig;
 pub use config::scrub::ScrubConfig;
 pub use config::scrub_window::{NoWindow, ScrubWindow};
 pub use config::signer::Signer;

@@ -69,7 +69,7 @@ impl Shared {
         let assets = files.store().clone();
         let reader = Arc::new(Reader::new(
             files,
-            config.read_cache_bytes,
+            config.rounds.read_cache_bytes,
             metrics.reads_of(&config.shortname),
             DamagedFiles::new(found, named),
         ));

@@ -70,7 +70,7 @@ impl Host {
     pub(crate) fn start(&mut self, settings: &LogSettings, roots: Roots, turn: &Turn) -> Arc<Log> {
         let cache = ReadCache {
             directory: settings.tiles_directory(),
-            bytes: settings.disk_cache,
+            bytes: settings.rounds.disk_cache,
         };
         let observer = self.metering.of(&settings.shortname.value);
         let place = &settings.data.value;

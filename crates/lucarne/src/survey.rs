@@ -25,7 +25,7 @@ const WORLD_ENTRIES_PER_SECOND: u64 = 500;
 /// Period above which the wait for an SCT is unusually long.
 const LONG_PERIOD: Duration = Duration::from_secs(1);
 /// Half of the shortest maximum merge delay of a log policy.
-const LONG_INTERVAL: Duration = Duration::from_secs(30);
+const LONG_AGE: Duration = Duration::from_secs(30);
 /// Reason why `check` does not read the data of a running log.
 const NOT_COMPARED: &str =
     "Lock, journal and data are not compared while the log runs: see its /health";
@@ -90,17 +90,19 @@ fn window(settings: &LogSettings, now_ms: u64, report: &mut Report) {
 }
 
 fn rounds(settings: &LogSettings, report: &mut Report) {
-    let period = settings.period.value;
+    let sequencer = &settings.rounds.sequencer;
+    let period = sequencer.period;
+    let line = |key| settings.written.line(key);
     if period > LONG_PERIOD {
         let message = format!(
             "{} ms: submitters wait up to this time for each SCT; usual values are at most 1000 ms",
             period.as_millis()
         );
-        report.warning(settings.period.line, settings.key_path("period"), message);
+        report.warning(line("period"), settings.key_path("period"), message);
     }
-    let entries = settings.pool_size.value as u64;
+    let entries = sequencer.pool_size as u64;
     let per_second = entries * 1000 / (period.as_millis() as u64).max(1);
-    let place = (settings.pool_size.line, settings.key_path("poolsize"));
+    let place = (line("poolsize"), settings.key_path("poolsize"));
     if per_second < WORLD_ENTRIES_PER_SECOND {
         let message = format!(
             "{entries} entries each {} ms are at most {per_second} entries/s; a public log needs \
@@ -112,7 +114,7 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
         let message = "0 means unlimited: under overload, memory grows until the process is killed";
         report.warning(place.0, place.1, message);
     }
-    if settings.checkpoint_interval > LONG_INTERVAL {
+    if sequencer.max_checkpoint_age > LONG_AGE {
         let message =
             "an idle log's checkpoint gets older than half the maximum merge delay of 60 s";
         report.warning(None, settings.key_path("checkpointinterval"), message);

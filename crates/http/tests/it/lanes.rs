@@ -33,8 +33,8 @@ impl HeldLog {
     async fn start(lanes: LaneConfig) -> Self {
         let metrics = lucarne_log::Metrics::register(&mut Registry::default());
         let test = TestLog::start_with("demo", &metrics, |config| {
-            config.pool_size = POOL;
-            config.lanes = lanes;
+            config.rounds.pool_size = POOL;
+            config.rounds.lanes = lanes;
         })
         .await;
         let gate = Gate::closed(&test.assets);

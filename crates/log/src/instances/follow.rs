@@ -110,7 +110,7 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
     let (published, tree, dedup) = opened;
     log.index.note(&dedup);
     let session = Arc::new(Session::new(&log.config, dedup)?);
-    let (forwarder, queued) = Forwarder::new(log.config.pool_size, &log.config.lanes);
+    let (forwarder, queued) = Forwarder::new(log.config.rounds.pool_size, &log.config.rounds.lanes);
     let forwarder = Arc::new(forwarder);
     session.follow(forwarder.clone());
     log.submissions.session.store(Some(session.clone()));

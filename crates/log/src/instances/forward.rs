@@ -42,7 +42,7 @@ pub(crate) async fn forward(log: Arc<Shared>, queued: QueuedLanes) {
 }
 
 async fn forward_lane(log: Arc<Shared>, mut queued: mpsc::Receiver<Queued>, most: usize) {
-    let gathering = (log.config.period / 10).min(MOST_GATHERING);
+    let gathering = (log.config.rounds.period / 10).min(MOST_GATHERING);
     let (permits, mut under_way) = (Arc::new(Semaphore::new(most)), JoinSet::new());
     // The semaphore is never closed.
     while let Ok(permit) = permits.clone().acquire_owned().await {

@@ -75,7 +75,7 @@ impl Shared {
                 let quiet = if again {
                     LONG_QUIET
                 } else {
-                    QUIET.max(self.config.checkpoint_interval + Duration::from_secs(2))
+                    QUIET.max(self.config.rounds.max_checkpoint_age + Duration::from_secs(2))
                 };
                 tracing::error!(log = name, error = %fatal, goes_on_after_quiet = ?quiet, "log stopped");
                 self.await_quiet(&fatal, quiet).await;

@@ -90,7 +90,7 @@ impl Sequencer {
             to_index,
             indexer,
             // With this value, the first round settles the existing content of the journal.
-            unsettled_bytes: log.config.journal_bytes / SETTLE_AT,
+            unsettled_bytes: log.config.rounds.journal_bytes / SETTLE_AT,
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
@@ -159,7 +159,7 @@ impl Sequencer {
                 self.session.pool.close();
             }
             let closed = self.session.pool.is_closed();
-            let next = Instant::now() + self.log.config.period;
+            let next = Instant::now() + self.log.config.rounds.period;
             self.round().await?;
             if let Some(proven) = proven.take() {
                 proven();
@@ -187,7 +187,7 @@ impl Sequencer {
     /// Waits until the pool has an entry or the checkpoint becomes stale, and in any case until
     /// `next`, unless the pool closes.
     async fn wait(&mut self, next: Instant) {
-        let stale = self.committed_at + self.log.config.checkpoint_interval;
+        let stale = self.committed_at + self.log.config.rounds.max_checkpoint_age;
         tokio::select! {
             () = self.session.pool.arrival() => {}
             () = self.log.status.beat_until(stale.max(next)) => {}
@@ -201,14 +201,14 @@ impl Sequencer {
 
     async fn round(&mut self) -> Result<(), Fatal> {
         let timestamp_ms = self.next_timestamp()?;
-        let full = self.unsettled_bytes >= self.log.config.journal_bytes;
+        let full = self.unsettled_bytes >= self.log.config.rounds.journal_bytes;
         let stalled = full && self.settling.is_some();
         self.log.status.set_stalled(stalled);
         if stalled {
             // A hung disk must not let the journal grow without bound, and submissions must not
             // wait for the disk.
             self.session.pool.turn_away();
-            return if self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
+            return if self.committed_at.elapsed() >= self.log.config.rounds.max_checkpoint_age {
                 self.resign(timestamp_ms).await
             } else {
                 Ok(())
@@ -223,7 +223,7 @@ impl Sequencer {
         let count = sealed.entries.len();
         self.sequence(sealed, timestamp_ms, started).await?;
         let took = started.elapsed();
-        let period = self.log.config.period;
+        let period = self.log.config.rounds.period;
         self.log.metrics.total.observe(took.as_secs_f64());
         self.log.metrics.round_entries.observe(count as f64);
         self.session.pool.note_round(count, took, period);

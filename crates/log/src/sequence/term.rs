@@ -74,7 +74,7 @@ impl Term {
     /// [`Fatal::Deposed`] if the lease was released.
     pub(crate) async fn note_round(&self, took: Duration) -> Result<(), Fatal> {
         let config = &self.log.config;
-        let is_slow = took > 2 * self.instances.lease.max(config.period);
+        let is_slow = took > 2 * self.instances.lease.max(config.rounds.period);
         let slowness = &self.log.instance.slowness;
         if !slowness.lock().note_round(is_slow, Instant::now()) {
             return Ok(());

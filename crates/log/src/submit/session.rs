@@ -33,7 +33,7 @@ impl Session {
     pub(crate) fn new(config: &LogConfig, dedup: Arc<Dedup>) -> Result<Self, Fatal> {
         let lookups = Lookups::start(dedup.clone());
         Ok(Session {
-            pool: Pool::new(config.pool_size, &config.lanes),
+            pool: Pool::new(config.rounds.pool_size, &config.rounds.lanes),
             lookups: lookups.map_err(|error| Fatal::Internal(error.to_string()))?,
             dedup,
             forwarder: ArcSwapOption::empty(),

@@ -294,7 +294,7 @@ impl Submissions {
         not_before_ms: Option<i64>,
         mut looked: Option<Epoch>,
     ) -> Result<At, SubmitError> {
-        let freshness = self.config.lanes.freshness;
+        let freshness = self.config.rounds.lanes.freshness;
         let lane = Lane::of(&entry, not_before_ms, self.status.now_ms(), freshness);
         loop {
             let epoch = match looked.take() {

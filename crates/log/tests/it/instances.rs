@@ -109,7 +109,7 @@ impl Instance {
         let cache = tempfile::tempdir().unwrap();
         let mut config = world.config.clone();
         config.cache = cache.path().join("dedup");
-        config.period = Duration::from_millis(20);
+        config.rounds.period = Duration::from_millis(20);
         config.instances = Some(Instances {
             address: name.into(),
             lease: Duration::from_millis(600),
@@ -483,8 +483,8 @@ async fn a_follower_forwards_each_lane_by_itself() {
     let (world, switchboard) = (World::new().await, Switchboard::default());
     let start = |name| {
         Instance::start_with(&world, &switchboard, name, |config| {
-            config.period = Duration::from_millis(300);
-            config.lanes.old_pool = Some(4);
+            config.rounds.period = Duration::from_millis(300);
+            config.rounds.lanes.old_pool = Some(4);
         })
     };
     let mut instances = vec![start("a:1"), start("b:1")];

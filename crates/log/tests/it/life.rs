@@ -177,8 +177,8 @@ async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_log_signs_anew_and_answers_at_once() {
     let mut world = World::new().await;
-    world.config.checkpoint_interval = std::time::Duration::from_millis(50);
-    world.config.period = std::time::Duration::from_millis(10);
+    world.config.rounds.max_checkpoint_age = std::time::Duration::from_millis(50);
+    world.config.rounds.period = std::time::Duration::from_millis(10);
     let log = world.run().await;
     let before = log.published().unwrap();
     let is_newer = || log.published().unwrap().timestamp_ms > before.timestamp_ms;

@@ -19,7 +19,7 @@ impl InBucket {
     async fn new() -> Self {
         let bucket = lucarne_testkit::Bucket::versitygw().await.unwrap();
         let mut world = World::new().await;
-        world.config.period = Duration::from_millis(50);
+        world.config.rounds.period = Duration::from_millis(50);
         world.lock = Arc::new(MemoryLock::new());
         let in_bucket = Self { world, bucket };
         let assets = in_bucket.open().await;

@@ -29,9 +29,9 @@ struct Held {
 impl Held {
     async fn start() -> Held {
         let mut world = World::new().await;
-        world.config.pool_size = POOL;
+        world.config.rounds.pool_size = POOL;
         // No other round is written in this time.
-        world.config.checkpoint_interval = Duration::from_secs(3600);
+        world.config.rounds.max_checkpoint_age = Duration::from_secs(3600);
         let log = world.run().await;
         let logged = Submission::number(0);
         logged.to(&log).await.unwrap();
@@ -176,8 +176,8 @@ async fn old_certificates_take_no_room_from_fresh_ones() {
 async fn what_is_old_is_told_by_the_logs_clock() {
     let mut world = World::new().await;
     // The rate allows one old certificate, and no second one for a while.
-    world.config.lanes.old_rate = std::num::NonZeroU32::new(1);
-    world.config.period = Duration::from_millis(5);
+    world.config.rounds.lanes.old_rate = std::num::NonZeroU32::new(1);
+    world.config.rounds.period = Duration::from_millis(5);
     let day = 24 * 3600 * 1000;
     world.skew_ms.store(2 * day, Ordering::SeqCst);
     world.config.clock = world.config.clock.clone().confirmed();

@@ -645,7 +645,7 @@ async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_does_not_go_back_while_the_log_runs() {
     let mut world = World::new().await;
-    world.config.checkpoint_interval = Duration::from_secs(1);
+    world.config.rounds.max_checkpoint_age = Duration::from_secs(1);
     let submissions: Vec<_> = (0..5).map(Submission::number).collect();
     let log = world.run().await;
     submit_all(&log, &submissions[..4]).await;

@@ -107,23 +107,23 @@ pub struct Flags {
     #[arg(long, alias = "path_prefix", value_name = "PATH", requires = "origin")]
     pub path_prefix: Option<String>,
 
-    /// Minimum interval between two checkpoints of a growing log, such as 200ms [default: 200ms]
+    /// Shortest time between rounds, such as 200ms [default: 200ms]
     #[arg(
-        long,
+        long = "checkpoint-interval",
         alias = "checkpoint_interval",
         value_name = "DURATION",
         requires = "origin"
     )]
-    pub checkpoint_interval: Option<String>,
+    pub period: Option<String>,
 
     /// Maximum age of an idle log's checkpoint, such as 5s [default: 5s]
     #[arg(
-        long,
+        long = "checkpoint-republish-interval",
         alias = "checkpoint_republish_interval",
         value_name = "DURATION",
         requires = "origin"
     )]
-    pub checkpoint_republish_interval: Option<String>,
+    pub max_checkpoint_age: Option<String>,
 
     /// Maximum number of entries that wait for a round; further submissions get 503 [default: 4000]
     #[arg(

@@ -57,9 +57,7 @@ pub(super) fn read(
                        instance, and would refuse to extend those of another instance";
         reader.problem(line, &INSTANCES, message);
     }
-    let (path, directory) = (reader.path_of(&INSTANCES), reader.directory());
-    let section = keys::open(node, &path, &keys::instances::TABLE, reader.report())?;
-    let mut inside = Reader::new(section, path, directory, reader.report());
+    let mut inside = keys::inside(reader, &INSTANCES, &keys::instances::TABLE)?;
     let address = inside.parse(&ADDRESS, address);
     let address = inside.required(&ADDRESS, address, "10.0.0.1:6963");
     let listen = inside.parse(&LISTEN, |text: &str| {

@@ -4,7 +4,6 @@
 //! generated from these definitions, see [`documented`](crate::documentation::documented).
 
 pub(crate) mod acceptance;
-pub(crate) mod backlog;
 pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod instances;
@@ -13,23 +12,22 @@ pub(crate) mod operator;
 pub(crate) mod otlp;
 pub(crate) mod read_limits;
 pub(crate) mod roots;
-pub(crate) mod rounds;
 pub(crate) mod signer;
 pub(crate) mod storage;
 pub(crate) mod tls;
 pub(crate) mod top;
 
-use lucarne_settings::{Node, Report, Section, Table, Value, join, nearest};
+use lucarne_settings::{Node, Reader, Report, Section, Table, Value, join, nearest};
 
 /// Mark in the documentation for keys that have the same name and meaning in Sunlight.
-const SUNLIGHT: &str = "**S**";
+pub(super) const SUNLIGHT: &str = "**S**";
 
 /// All keys of a log.
 pub(crate) static LOG: Table = Table::join(&[
     &identity::TABLE,
     &storage::TABLE,
     &roots::TABLE,
-    &rounds::TABLE,
+    &super::rounds::TABLE,
     &instances::GROUP,
     &acceptance::TABLE,
     &metadata::TABLE,
@@ -42,7 +40,7 @@ pub(super) static OWN: Table = Table::join(&[&identity::TABLE, &metadata::OWN]);
 static SHARED: Table = Table::join(&[
     &storage::TABLE,
     &roots::TABLE,
-    &rounds::TABLE,
+    &super::rounds::TABLE,
     &instances::GROUP,
     &acceptance::TABLE,
     &metadata::SHARED,
@@ -70,7 +68,7 @@ pub fn documented() -> Vec<Documented> {
         ("identity", &identity::TABLE),
         ("storage", &storage::TABLE),
         ("roots", &roots::TABLE),
-        ("rounds", &rounds::TABLE),
+        ("rounds", &super::rounds::TABLE),
         ("instances", &instances::GROUP),
         ("acceptance", &acceptance::TABLE),
         ("metadata", &metadata::TABLE),
@@ -180,6 +178,28 @@ fn of_others(path: &str) -> (Advised, Advised) {
     }
 }
 
+/// Opens the map under `key`, which has the keys of `table`.
+pub(super) fn inside<'t, 'r>(
+    reader: &'r mut Reader<'t, '_>,
+    key: &(impl AsRef<str> + ?Sized),
+    table: &Table,
+) -> Option<Reader<'t, 'r>> {
+    let node = reader.node(key)?;
+    entry(reader, key, node, table)
+}
+
+/// Opens the map `node` in the list under `key`.
+pub(super) fn entry<'t, 'r>(
+    reader: &'r mut Reader<'t, '_>,
+    key: &(impl AsRef<str> + ?Sized),
+    node: &'t Node,
+    table: &Table,
+) -> Option<Reader<'t, 'r>> {
+    let (path, directory) = (reader.path_of(key), reader.directory());
+    let section = open(node, &path, table, reader.report())?;
+    Some(Reader::new(section, path, directory, reader.report()))
+}
+
 /// Opens `node` as a map with the keys of `table`. Warns about ignored keys, and reports others
 /// with advice.
 pub(super) fn open<'t>(
@@ -240,12 +260,11 @@ pub(crate) fn assert_defaults(table: &Table) {
 mod tests {
     use std::fmt::Debug;
 
-    use lucarne_log::{Instances, LaneConfig};
+    use lucarne_log::Instances;
     use lucarne_settings::form::Parsed;
     use lucarne_settings::{Key, tree};
 
     use super::*;
-    use crate::config::log;
 
     /// Asserts that this is the documented default of a log on a disk.
     fn assert_default<F: Parsed<Value: Debug + PartialEq>>(key: &Key<F>, value: F::Value) {
@@ -257,16 +276,7 @@ mod tests {
     #[test]
     fn the_documented_defaults_are_those_of_the_program() {
         assert_defaults(&top::TABLE);
-        assert_default(&rounds::POOLSIZE, log::POOL_SIZE as u64);
-        assert_default(&rounds::FRESHNESS, LaneConfig::default().freshness);
-        assert_default(&rounds::MAXJOURNAL, log::JOURNAL);
-        assert_default(&rounds::READCACHE, log::READ_CACHE);
-        assert_default(&rounds::DISKCACHE, log::DISK_CACHE);
         assert_default(&instances::LEASE, Instances::LEASE);
-        let disk = crate::config::DataPlace::Directory("a".into());
-        assert_default(&rounds::PERIOD, log::default_period(&disk));
-        let interval = log::default_checkpoint_interval(&disk);
-        assert_default(&rounds::CHECKPOINTINTERVAL, interval);
         let chain = lucarne_ct::Policy::DEFAULT_MAX_CHAIN;
         assert_default(&acceptance::MAXCHAIN, chain as u64);
     }
@@ -281,7 +291,10 @@ mod tests {
         };
         assert!(said("", &top::TABLE, "dynamodb: {}").contains("is not supported"));
         assert!(said("logs[a]", &LOG, "key: k").contains("is an old name for `secret`"));
-        for (path, table) in [("http", &http::TABLE), ("logs[a].backlog", &backlog::TABLE)] {
+        for (path, table) in [
+            ("http", &http::TABLE),
+            ("logs[a].backlog", &crate::config::rounds::backlog::TABLE),
+        ] {
             let said = said(path, table, "{key: k, dynamodb: {}, httphost: h}");
             assert_eq!(said.matches("no such key").count(), 3, "{said}");
         }

@@ -2,26 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::civil::Date;
 use lucarne_ct::Policy;
-use lucarne_log::{Clock, KnownCheckpoints, LaneConfig, LogConfig, Metadata, Signer};
+use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::identity::Identity;
 use super::instances::{self, InstanceSettings};
 use super::keys::identity::{DESCRIPTION, INCEPTION, KNOWN_CHECKPOINTS, SHORTNAME};
-use super::keys::rounds::{
-    CHECKPOINTINTERVAL, DISKCACHE, MAXJOURNAL, PERIOD, POOLSIZE, READCACHE, RFC6962READS,
-};
 use super::place::DataPlace;
 use super::root_sources::RootSources;
-use super::scrub::{self, Scrub};
+use super::rounds::Rounds;
 use super::values::Prefix;
 use super::written::Written;
-use super::{accept, identity, keys, lanes, metadata, values};
+use super::{accept, identity, keys, metadata, values};
 use crate::known::{KnownPlaces, Place};
 
 /// Settings of one log.
@@ -57,24 +53,8 @@ pub struct LogSettings {
     pub data: Located<DataPlace>,
     /// Sources of accepted roots.
     pub roots: RootSources,
-    /// Minimum interval between rounds.
-    pub period: Located<Duration>,
-    /// Maximum number of entries that wait for a round.
-    pub pool_size: Located<usize>,
-    /// Lanes of submissions: fresh entries, and the backlog.
-    pub lanes: LaneConfig,
-    /// Maximum age of an idle log's checkpoint.
-    pub checkpoint_interval: Duration,
-    /// Maximum size of the journal in bytes while the storage is not yet durable.
-    pub journal: u64,
-    /// Memory for cached tiles, in bytes.
-    pub read_cache: u64,
-    /// Disk space for cached tiles of a bucket, in bytes.
-    pub disk_cache: u64,
-    /// Whether the log also serves the read endpoints of RFC 6962.
-    pub rfc6962_reads: bool,
-    /// Periodic verification of all files, if enabled.
-    pub scrub: Option<Scrub>,
+    /// Rounds, caches and the scrub.
+    pub rounds: Rounds,
     /// Conditions for accepted certificates.
     pub policy: Policy,
     /// URLs of outside checkpoints. The log stops if one of these checkpoints has more entries than
@@ -86,39 +66,6 @@ pub struct LogSettings {
     pub clock: Clock,
     /// The settings as written in the file, with the settings of `defaults`, for reloads.
     pub written: Written,
-}
-
-/// Default of `period` for a log on a disk.
-const DISK_PERIOD: Duration = Duration::from_millis(200);
-/// Default of `period` for a log in a bucket. A round costs a fixed number of requests, and some
-/// stores accept only one write to an object per second.
-const BUCKET_PERIOD: Duration = Duration::from_secs(1);
-/// Default of `poolsize`, in entries.
-pub(super) const POOL_SIZE: usize = 4000;
-/// Default of `checkpointinterval` for a log on a disk.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
-/// Default of `checkpointinterval` for a log in a bucket. A checkpoint costs up to two paid
-/// requests: one for a lock in a bucket, and one for the publication.
-const BUCKET_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
-/// Default of `maxjournal` in bytes.
-pub(super) const JOURNAL: u64 = 1 << 30;
-/// Default of `readcache` in bytes.
-pub(super) const READ_CACHE: u64 = 16 << 20;
-/// Default of `diskcache` in bytes.
-pub(super) const DISK_CACHE: u64 = 1 << 30;
-
-pub(super) fn default_period(data: &DataPlace) -> Duration {
-    match data {
-        DataPlace::Directory(_) => DISK_PERIOD,
-        DataPlace::Bucket(_) => BUCKET_PERIOD,
-    }
-}
-
-pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
-    match data {
-        DataPlace::Directory(_) => CHECKPOINT_INTERVAL,
-        DataPlace::Bucket(_) => BUCKET_CHECKPOINT_INTERVAL,
-    }
 }
 
 impl LogSettings {
@@ -166,15 +113,10 @@ impl LogSettings {
             key: self.key.clone(),
             policy: self.policy.clone(),
             verification: Arc::default(),
-            period: self.period.value,
-            pool_size: self.pool_size.value,
-            lanes: self.lanes.clone(),
-            checkpoint_interval: self.checkpoint_interval,
+            rounds: self.rounds.sequencer.clone(),
             cache: self.cache.value.join("dedup"),
-            journal_bytes: self.journal,
-            read_cache_bytes: self.read_cache,
-            rfc6962_reads: (self.rfc6962_reads).then(|| self.cache.value.join("leaves")),
-            scrub: self.scrub.map(|scrub| scrub.config(&self.cache.value)),
+            rfc6962_reads: (self.rounds.rfc6962_reads).then(|| self.cache.value.join("leaves")),
+            scrub: self.rounds.scrub.config(&self.cache.value),
             known: self.known_checkpoints(),
             instances: (self.instances.as_ref()).map(|instances| instances.value.config()),
             clock: self.clock.clone(),
@@ -225,11 +167,11 @@ impl Parts {
         let inception = reader.read(&INCEPTION);
         let known = reader.list(&KNOWN_CHECKPOINTS, values::checkpoint_url);
         let description = reader.text(&DESCRIPTION).map(|text| text.value.to_owned());
-        let rounds = rounds(reader);
-        let roots = accept::roots(reader);
-        let policy = accept::policy(reader);
         let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
         let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
+        let rounds = Rounds::read(reader, place);
+        let roots = accept::roots(reader);
+        let policy = accept::policy(reader);
         let instances = instances::read(reader, place, signer);
         let prefixes = [&identity.submission, &identity.monitoring];
         let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
@@ -254,15 +196,9 @@ impl Parts {
 
     /// Returns the settings with their defaults, or `None` if an essential part is missing.
     fn settings(self, line: usize, written: Written) -> Option<LogSettings> {
-        let (identity, rounds) = (self.identity, self.rounds);
+        let identity = self.identity;
         let submission = identity.submission?;
         let origin = submission.value.origin().to_owned();
-        let data = identity.data?;
-        let period = rounds.period.unwrap_or(Located {
-            value: default_period(&data.value),
-            line: None,
-        });
-        let interval = rounds.checkpoint_interval;
         Some(LogSettings {
             line: Some(line),
             shortname: identity.shortname?,
@@ -278,17 +214,8 @@ impl Parts {
             credentials: identity.credentials,
             cache: identity.cache?,
             roots: self.roots,
-            period,
-            pool_size: rounds.pool_size,
-            lanes: rounds.lanes,
-            checkpoint_interval: interval
-                .unwrap_or_else(|| default_checkpoint_interval(&data.value)),
-            journal: rounds.journal,
-            read_cache: rounds.read_cache,
-            disk_cache: rounds.disk_cache,
-            rfc6962_reads: rounds.rfc6962_reads,
-            scrub: rounds.scrub.of(&data.value),
-            data,
+            rounds: self.rounds,
+            data: identity.data?,
             policy: self.policy,
             known: self.known,
             instances: self.instances,
@@ -307,50 +234,5 @@ fn name_or_index(index: usize, node: &Node) -> String {
     match name.map(|entry| &entry.value.value) {
         Some(Value::Scalar(name)) => name.clone(),
         _ => index.to_string(),
-    }
-}
-
-/// Settings of the sequencer.
-struct Rounds {
-    /// Period of rounds, if given.
-    period: Option<Located<Duration>>,
-    pool_size: Located<usize>,
-    lanes: LaneConfig,
-    /// Checkpoint interval of an idle log, if given.
-    checkpoint_interval: Option<Duration>,
-    journal: u64,
-    read_cache: u64,
-    disk_cache: u64,
-    rfc6962_reads: bool,
-    scrub: scrub::Keys,
-}
-
-fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
-    let pool_size = reader.read(&POOLSIZE);
-    let pool_size = pool_size.map_or(
-        Located {
-            value: POOL_SIZE,
-            line: None,
-        },
-        |it| it.map(pool_limit),
-    );
-    Rounds {
-        period: reader.read(&PERIOD),
-        lanes: lanes::read(reader, pool_size.value),
-        pool_size,
-        checkpoint_interval: reader.get(&CHECKPOINTINTERVAL),
-        journal: reader.get(&MAXJOURNAL).unwrap_or(JOURNAL),
-        read_cache: reader.get(&READCACHE).unwrap_or(READ_CACHE),
-        disk_cache: reader.get(&DISKCACHE).unwrap_or(DISK_CACHE),
-        rfc6962_reads: reader.get(&RFC6962READS).unwrap_or(false),
-        scrub: scrub::read(reader),
-    }
-}
-
-/// Returns the limit of a value of `poolsize`. As in Sunlight, 0 means unlimited.
-pub(super) fn pool_limit(entries: u64) -> usize {
-    match entries {
-        0 => u32::MAX as usize,
-        entries => entries as usize,
     }
 }

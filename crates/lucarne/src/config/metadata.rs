@@ -5,7 +5,7 @@ use std::path::Path;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_log::{IntendedUse, Metadata, Operator, PlannedChange, RateLimit};
 use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Node, Reader, Report, Section, Table, Value};
+use lucarne_settings::{Key, Node, Reader, Report, Section, Value};
 
 use super::keys;
 use super::keys::metadata::{
@@ -92,7 +92,7 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
         _ => std::slice::from_ref(node),
     };
     let read = |item| {
-        let mut change = inside(reader, key, item, &PLANNED_CHANGE)?;
+        let mut change = keys::entry(reader, key, item, &PLANNED_CHANGE)?;
         let status = change.read(&NEW_STATUS);
         let status = change.required(&NEW_STATUS, status, "inactive");
         let date = change.read(&EFFECTIVE_DATE);
@@ -108,8 +108,7 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
 }
 
 fn rate_limit(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<RateLimit> {
-    let node = reader.node(key)?;
-    let mut limit = inside(reader, key, node, &RATE_LIMIT)?;
+    let mut limit = keys::inside(reader, key, &RATE_LIMIT)?;
     let requests = limit.read(&REQUESTS);
     let requests = limit.required(&REQUESTS, requests, "1000");
     let seconds = limit.read(&INTERVAL_SECONDS);
@@ -120,16 +119,4 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<RateLimit
         interval_seconds: seconds?.value,
         scope: scope.map(str::to_owned),
     })
-}
-
-/// Returns a reader of the map `node` under `key`.
-fn inside<'t, 'r>(
-    reader: &'r mut Reader<'t, '_>,
-    key: &Key<Shape>,
-    node: &'t Node,
-    known: &Table,
-) -> Option<Reader<'t, 'r>> {
-    let (path, directory) = (reader.path_of(key), reader.directory());
-    let section = keys::open(node, &path, known, reader.report())?;
-    Some(Reader::new(section, path, directory, reader.report()))
 }

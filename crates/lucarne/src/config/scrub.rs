@@ -4,10 +4,8 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use lucarne_log::{ScrubConfig, ScrubWindow};
-use lucarne_settings::Reader;
-
-use super::keys::rounds::{SCRUB, SCRUBWINDOW};
-use super::place::DataPlace;
+use lucarne_settings::form::{Form, Parsed, Shape};
+use lucarne_settings::values::ValueError;
 
 /// Default rate for a directory, in bytes per second. A pass over a terabyte takes two days, and
 /// leaves a hard disk enough time for other requests.
@@ -15,7 +13,8 @@ const RATE: NonZeroU64 = NonZeroU64::new(5_000_000).unwrap();
 
 /// Files to read, and the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
+pub(crate) enum Extent {
+    /// No files.
     None,
     /// Random files, a few per minute.
     Sample,
@@ -26,51 +25,67 @@ enum Extent {
 /// Rate and time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    extent: Extent,
-    window: Option<ScrubWindow>,
+    pub(super) extent: Extent,
+    pub(super) window: Option<ScrubWindow>,
 }
 
-/// The configured values of the two keys.
-#[derive(Default)]
-pub(super) struct Keys {
-    extent: Option<Extent>,
-    window: Option<ScrubWindow>,
-}
-
-/// Reads both keys.
-pub(super) fn read(reader: &mut Reader<'_, '_>) -> Keys {
-    Keys {
-        extent: reader.value(&SCRUB, extent),
-        window: reader.value(&SCRUBWINDOW, str::parse),
-    }
-}
-
-impl Keys {
-    /// Returns the settings for a log with these data; `None` if scrubbing is off. The default for
-    /// a bucket is samples, because requests to a bucket cost money.
-    pub(super) fn of(self, data: &DataPlace) -> Option<Scrub> {
-        let usual = match data {
-            DataPlace::Directory(_) => Extent::All(RATE),
-            DataPlace::Bucket(_) => Extent::Sample,
-        };
-        let extent = self.extent.unwrap_or(usual);
-        (extent != Extent::None).then_some(Scrub {
-            extent,
-            window: self.window,
-        })
+impl Default for Scrub {
+    /// Returns the settings of a log on a disk.
+    fn default() -> Self {
+        Scrub {
+            extent: Extent::All(RATE),
+            window: None,
+        }
     }
 }
 
 impl Scrub {
-    /// Returns the settings for the `log` crate. The position is stored in `cache`.
-    pub(crate) fn config(self, cache: &Path) -> ScrubConfig {
+    /// Returns the settings of a log in a bucket: samples, because requests to a bucket cost money.
+    pub(super) fn in_bucket() -> Self {
+        Scrub {
+            extent: Extent::Sample,
+            window: None,
+        }
+    }
+
+    /// Returns the settings for the `log` crate; `None` if scrubbing is off. The position is stored
+    /// in `cache`.
+    pub(crate) fn config(self, cache: &Path) -> Option<ScrubConfig> {
         let position = cache.join("scrub");
-        ScrubConfig {
+        let config = match self.extent {
+            Extent::None => return None,
+            Extent::All(bytes_per_second) => ScrubConfig::new(bytes_per_second, position),
+            Extent::Sample => ScrubConfig::of_samples(position),
+        };
+        Some(ScrubConfig {
             window: self.window,
-            ..match self.extent {
-                Extent::All(bytes_per_second) => ScrubConfig::new(bytes_per_second, position),
-                Extent::Sample | Extent::None => ScrubConfig::of_samples(position),
-            }
+            ..config
+        })
+    }
+}
+
+/// The form of `scrub`.
+#[derive(Clone, Copy)]
+pub(crate) struct Extents;
+
+impl Form for Extents {
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+}
+
+impl Parsed for Extents {
+    type Value = Extent;
+
+    fn parse(&self, text: &str) -> Result<Extent, ValueError> {
+        extent(text).map_err(|why| ValueError::Other(why.to_owned()))
+    }
+
+    fn show(&self, value: &Extent) -> String {
+        match value {
+            Extent::None => "`off`".to_owned(),
+            Extent::Sample => "`sample`".to_owned(),
+            Extent::All(rate) => format!("{}MB/s", rate.get() as f64 / 1e6),
         }
     }
 }

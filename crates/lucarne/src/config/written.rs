@@ -5,10 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lucarne_settings::{AnyKey, Section, Value};
 
-/// The keys of a section, each with a hash of its value. The values themselves are not kept,
-/// because some of them are passwords.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written(BTreeMap<&'static str, u64>);
+/// The keys of a section, each with a hash of its value and with its line. The values themselves
+/// are not kept, because some of them are passwords.
+#[derive(Clone, Debug, Default)]
+pub struct Written(BTreeMap<&'static str, (u64, usize)>);
 
 impl Written {
     /// Reads the values of `keys` that the section or its fallback has.
@@ -16,21 +16,29 @@ impl Written {
         let hashed = keys.iter().filter_map(|key| {
             let name = key.about().name;
             let mut hasher = DefaultHasher::new();
-            hash(&section.get(name)?.value, Some(*key), &mut hasher);
-            Some((name, hasher.finish()))
+            let node = section.get(name)?;
+            hash(&node.value, Some(*key), &mut hasher);
+            Some((name, (hasher.finish(), node.line)))
         });
         Written(hashed.collect())
+    }
+
+    /// Returns the line of the value of a key, if it has one.
+    pub(crate) fn line(&self, key: &str) -> Option<usize> {
+        self.0.get(key).map(|(_, line)| *line)
     }
 
     /// Returns the keys whose values differ, in alphabetical order.
     pub(crate) fn changed(&self, now: &Written) -> Vec<&'static str> {
         let keys = self.0.keys().chain(now.0.keys()).copied();
-        let mut changed: Vec<_> = keys
-            .filter(|key| self.0.get(key) != now.0.get(key))
-            .collect();
+        let mut changed: Vec<_> = keys.filter(|key| self.hash(key) != now.hash(key)).collect();
         changed.sort_unstable();
         changed.dedup();
         changed
+    }
+
+    fn hash(&self, key: &str) -> Option<u64> {
+        self.0.get(key).map(|(hash, _)| *hash)
     }
 }
 
@@ -70,8 +78,9 @@ mod tests {
     use lucarne_settings::{Report, tree};
 
     use super::*;
+    use crate::config::keys::roots::ROOTS;
     use crate::config::keys::top::{CHECKPOINTS, HTTP};
-    use crate::config::keys::{roots::ROOTS, rounds};
+    use crate::config::rounds;
 
     const KEYS: [&str; 5] = ["backlog", "period", "roots", "http", "checkpoints"];
 
@@ -80,8 +89,8 @@ mod tests {
         let mut report = Report::on(None);
         let section = Section::open(&root, "", &KEYS, &mut report).unwrap();
         let keys: [&dyn AnyKey; 5] = [
-            &rounds::BACKLOG,
-            &rounds::PERIOD,
+            &rounds::KEYS.backlog,
+            &rounds::KEYS.period,
             &ROOTS,
             &HTTP,
             &CHECKPOINTS,

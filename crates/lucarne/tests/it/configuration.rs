@@ -120,7 +120,10 @@ fn a_file_of_sunlight_carries_over() {
         "https://mon.rome.ct.example/2026h1/"
     );
     assert_eq!(
-        (log.period.value.as_millis(), log.pool_size.value),
+        (
+            log.rounds.sequencer.period.as_millis(),
+            log.rounds.sequencer.pool_size
+        ),
         (200, 750)
     );
     assert_eq!(log.policy.not_after_start, Some(1_767_225_600_000));
@@ -143,10 +146,13 @@ fn everything_has_a_default_but_the_identity() {
     let log = &config.unwrap().logs[0];
     assert_eq!(log.monitoring, log.submission);
     assert_eq!(
-        (log.period.value.as_millis(), log.pool_size.value),
+        (
+            log.rounds.sequencer.period.as_millis(),
+            log.rounds.sequencer.pool_size
+        ),
         (200, 4000)
     );
-    assert_eq!(log.checkpoint_interval.as_secs(), 5);
+    assert_eq!(log.rounds.sequencer.max_checkpoint_age.as_secs(), 5);
     assert!(log.policy.accept_sha1 && !log.policy.reject_expired);
     assert_eq!(
         (log.policy.not_after_start, log.policy.not_after_limit),
@@ -190,8 +196,8 @@ fn defaults_and_merge_keys_reach_every_log() {
     let config = config.unwrap();
     let of = |log: usize| {
         (
-            config.logs[log].period.value.as_millis(),
-            config.logs[log].pool_size.value,
+            config.logs[log].rounds.sequencer.period.as_millis(),
+            config.logs[log].rounds.sequencer.pool_size,
         )
     };
     assert_eq!((of(0), of(1)), ((50, 7), (60, 7)));

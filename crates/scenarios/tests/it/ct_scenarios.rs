@@ -8,7 +8,7 @@ use std::time::Duration;
 use lucarne_ct::{LogKey, Policy};
 use lucarne_http::{Limits, Listener, Site, serve};
 use lucarne_load::{Iteration, Note, PrepareError, Recorder, Scenario, Stop};
-use lucarne_log::{Clock, Log, LogConfig, Metrics, State};
+use lucarne_log::{Clock, Log, LogConfig, Metrics, RoundConfig, State};
 use lucarne_scenarios::ct::{self, Issuers, Roots};
 use lucarne_scenarios::option_values::{HttpVersion, Ratio, TimeSpan};
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
@@ -121,13 +121,11 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
-        period: Duration::from_millis(20),
-        pool_size: 1000,
-        lanes: Default::default(),
-        checkpoint_interval: Duration::from_secs(5),
+        rounds: RoundConfig {
+            period: Duration::from_millis(20),
+            ..RoundConfig::default()
+        },
         cache: directory.join(name),
-        journal_bytes: 1 << 30,
-        read_cache_bytes: 64 << 20,
         rfc6962_reads: None,
         scrub: None,
         known: None,

@@ -100,8 +100,8 @@ async fn a_stopped_log_says_when_to_come_back_and_is_still_read() {
 async fn a_full_pool_is_503_with_seconds() {
     let metrics = Metrics::register(&mut Registry::default());
     let test = TestLog::start_with("demo", &metrics, |config| {
-        config.pool_size = 1;
-        config.period = std::time::Duration::from_millis(1000);
+        config.rounds.pool_size = 1;
+        config.rounds.period = std::time::Duration::from_millis(1000);
     })
     .await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
@@ -141,7 +141,7 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
     let metrics = Metrics::register(&mut registry);
     let test = TestLog::start_with("demo", &metrics, |config| {
         // Otherwise the memory cache would hide the damage.
-        config.read_cache_bytes = 0;
+        config.rounds.read_cache_bytes = 0;
     })
     .await;
     test.fill(600).await;

@@ -494,7 +494,7 @@ async fn a_log_that_is_not_configured_for_it_says_so() {
 /// repaired.
 #[tokio::test]
 async fn a_damaged_file_is_503() {
-    let (test, server) = start(|config| config.read_cache_bytes = 0).await;
+    let (test, server) = start(|config| config.rounds.read_cache_bytes = 0).await;
     grow(&test, 300).await;
     grow(&test, 600).await;
     let by_hash = {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
 use lucarne_http::{EndpointSet, Limits, Listener, Site, Tls, serve};
-use lucarne_log::{Clock, LaneConfig, Log, LogConfig, Metrics, State, Turn};
+use lucarne_log::{Clock, LaneConfig, Log, LogConfig, Metrics, RoundConfig, State, Turn};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_storage::ReadAssets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
@@ -52,17 +52,17 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         key: LogKey::from_seed(&seed).unwrap().into(),
         policy: Policy::default(),
         verification: Arc::default(),
-        period: Duration::from_millis(20),
-        pool_size: 1000,
-        // Tests submit entries of both lanes.
-        lanes: LaneConfig {
-            old_pool: Some(1000),
-            ..LaneConfig::default()
+        rounds: RoundConfig {
+            period: Duration::from_millis(20),
+            pool_size: 1000,
+            // Tests submit entries of both lanes.
+            lanes: LaneConfig {
+                old_pool: Some(1000),
+                ..LaneConfig::default()
+            },
+            ..RoundConfig::default()
         },
-        checkpoint_interval: Duration::from_secs(5),
         cache: cache.to_owned(),
-        journal_bytes: 1 << 30,
-        read_cache_bytes: 64 << 20,
         rfc6962_reads: None,
         scrub: None,
         known: None,

@@ -142,7 +142,7 @@ impl NeverPublished {
     /// # Errors
     /// If the lock has another checkpoint by then, or fails.
     pub async fn go_back(&self, config: &LogConfig, lock: &dyn Lock) -> Result<(), Fatal> {
-        tokio::time::sleep(config.checkpoint_interval + QUIET).await;
+        tokio::time::sleep(config.rounds.max_checkpoint_age + QUIET).await;
         let log_id = config.key.log_id();
         let swapped = lock.replace(&log_id.0, &self.signed.note, &self.again.note);
         Ok(swapped.await?)
@@ -151,7 +151,7 @@ impl NeverPublished {
 
 /// The longest time between the last signature in storage and a single lost signature.
 fn most_apart(config: &LogConfig) -> Duration {
-    config.checkpoint_interval + MOST_APART
+    config.rounds.max_checkpoint_age + MOST_APART
 }
 
 /// The last tree that storage and journal lead to.

@@ -36,7 +36,7 @@ impl Sequencer {
         let due = settle_due(
             self.unsettled_bytes,
             self.unsettled_rounds,
-            self.log.config.journal_bytes,
+            self.log.config.rounds.journal_bytes,
             self.log.assets.publishes_durably(),
         );
         if let Some(due) = due

@@ -60,7 +60,7 @@ async fn a_full_follower_says_when_the_leader_will_have_room() {
     let (sent, mut messages) = watch::channel(0);
     let (gate, open) = watch::channel(true);
     let follower = Instance::start_with(&world, &switchboard, "b:1", |config| {
-        config.lanes.old_pool = Some(1);
+        config.rounds.lanes.old_pool = Some(1);
         let instances = config.instances.as_mut().unwrap();
         instances.lease = lease;
         instances.messenger = Arc::new(UnderPressure {

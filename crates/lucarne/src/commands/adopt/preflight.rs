@@ -110,7 +110,11 @@ fn still(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Du
         .clock
         .now_ms()
         .saturating_sub(foreign.published().timestamp_ms);
-    let still = time_to_sign(&log.data.value, age_ms, log.checkpoint_interval);
+    let still = time_to_sign(
+        &log.data.value,
+        age_ms,
+        log.rounds.sequencer.max_checkpoint_age,
+    );
     if still == STILL || !findings.stand() {
         return STILL;
     }

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use lucarne_ct::LogKey;
-use lucarne_log::{Clock, LaneConfig};
+use lucarne_log::Clock;
 
 use super::Flags;
 use super::parse::{Parse, unplaced};
 use crate::config::go::{at_path, given, origin_prefix, short};
-use crate::config::log::{self, LogSettings};
+use crate::config::log::LogSettings;
 use crate::config::place::DataPlace;
-use crate::config::scrub;
 use crate::config::secret::Secret;
 use crate::config::written::Written;
 use crate::prefix::Prefix;
@@ -39,7 +38,7 @@ impl Flags {
         let prefixes = self.prefixes(parse);
         let (secret, key) = self.key(parse);
         let roots = self.roots(parse);
-        let rounds = self.rounds(parse);
+        let rounds = self.rounds(parse, data.as_ref());
         let policy = self.policy(parse);
         let Prefixes {
             origin,
@@ -49,7 +48,6 @@ impl Flags {
         let data = data?;
         let within = data.directory().map(|it| it.join(".lucarne/cache"));
         let cache = self.cache.clone().or(within);
-        let scrub = scrub::Keys::default().of(&data);
         Some(LogSettings {
             line: None,
             shortname: unplaced(short(origin.origin())),
@@ -64,19 +62,9 @@ impl Flags {
             secret: secret.and_then(|secret| Some(unplaced(secret.private_file()?.to_owned()))),
             credentials: None,
             cache: unplaced(cache?),
-            period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
-            checkpoint_interval: rounds
-                .idle
-                .unwrap_or_else(|| log::default_checkpoint_interval(&data)),
+            rounds,
             data: unplaced(data),
             roots: roots?,
-            pool_size: unplaced(rounds.pool_size),
-            lanes: LaneConfig::default(),
-            journal: log::JOURNAL,
-            read_cache: log::READ_CACHE,
-            disk_cache: log::DISK_CACHE,
-            rfc6962_reads: false,
-            scrub,
             policy,
             known: Vec::new(),
             instances: None,

@@ -59,7 +59,9 @@ fn reads_are_limited_unless_that_is_off() {
 fn the_lanes_of_submissions_are_read() {
     let directory = files();
     let lanes = |settings: &str| match read(&with(settings), directory.path()) {
-        (Some(config), said) if said.is_empty() => Ok(config.logs[0].lanes.clone()),
+        (Some(config), said) if said.is_empty() => {
+            Ok(config.logs[0].rounds.sequencer.lanes.clone())
+        }
         (_, said) => Err(said),
     };
     let usual = LaneConfig::default();
@@ -112,12 +114,16 @@ fn durations_and_sizes_have_units() {
     let (config, said) = read(&yaml, directory.path());
     assert_eq!(said, "");
     let config = config.unwrap();
-    let (http, log) = (&config.http, &config.logs[0]);
+    let (http, rounds) = (&config.http, &config.logs[0].rounds);
     assert_eq!(http.header_timeout, Duration::from_secs(90));
     assert_eq!(http.body_bytes, 1 << 20);
-    assert_eq!(log.period.value, Duration::from_secs(1));
+    assert_eq!(rounds.sequencer.period, Duration::from_secs(1));
     assert_eq!(
-        (log.journal, log.read_cache, log.disk_cache),
+        (
+            rounds.sequencer.journal_bytes,
+            rounds.sequencer.read_cache_bytes,
+            rounds.disk_cache
+        ),
         (2 << 30, 512 << 10, 0)
     );
 }
@@ -145,8 +151,8 @@ fn numbers_of_earlier_versions_keep_their_meaning() {
     let config = config.unwrap();
     assert_eq!(config.http.header_timeout, Duration::from_secs(10));
     assert_eq!(config.http.body_bytes, 524_288);
-    assert_eq!(config.logs[0].period.value.as_millis(), 300);
-    assert_eq!(config.logs[0].read_cache, 16 << 20);
+    assert_eq!(config.logs[0].rounds.sequencer.period.as_millis(), 300);
+    assert_eq!(config.logs[0].rounds.sequencer.read_cache_bytes, 16 << 20);
     let expected = [
         "12: logs[a].readcache: `16` has no unit and means 16MiB: write 16MiB. The next version requires a unit",
         "13: http.headertimeout: `10000` has no unit and means 10s: write 10s. The next version requires a unit",
@@ -160,5 +166,5 @@ fn numbers_of_earlier_versions_keep_their_meaning() {
 fn no_pool_limit_is_zero_as_in_sunlight() {
     let directory = files();
     let config = read(&with("poolsize: 0"), directory.path()).0.unwrap();
-    assert_eq!(config.logs[0].pool_size.value, u32::MAX as usize);
+    assert_eq!(config.logs[0].rounds.sequencer.pool_size, u32::MAX as usize);
 }

@@ -19,7 +19,7 @@ fn data_may_be_in_buckets() {
     // The log's own place replaces the default.
     assert_eq!(shown(1), directory.path().join("b").display().to_string());
     // The default period is longer in a bucket, because each round costs requests.
-    let period = |log: usize| config.logs[log].period.value.as_millis();
+    let period = |log: usize| config.logs[log].rounds.sequencer.period.as_millis();
     assert_eq!((period(0), period(1)), (1000, 200));
     assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
     assert!(!format!("{config:?}").contains("secret@"));
