@@ -65,6 +65,8 @@ pub use server::TlsFiles;
 pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;
 pub use values::Listen;
+#[cfg(feature = "proxy")]
+pub(crate) use values::ListenError;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
@@ -145,7 +147,7 @@ impl Config {
         };
         let top = keys::open(&root, "", &keys::top::TABLE, report)?;
         let defaults = top
-            .get(&keys::top::DEFAULTS)
+            .get(&keys::top::KEYS.defaults)
             .and_then(|node| defaults(node, report));
         let mut logs = logs(&top, defaults, directory, report);
         let operator = metadata::operator(&top, directory, report);
@@ -160,16 +162,16 @@ impl Config {
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
         let mut reader = Reader::new(top, "", directory, report);
-        let listen = reader.list(&keys::top::LISTEN, values::listen);
-        if top.get(&keys::top::LISTEN).is_none() {
+        let listen = reader.list(&keys::top::KEYS.listen, values::listen);
+        if top.get(&keys::top::KEYS.listen).is_none() {
             reader.problem(
                 None,
-                &keys::top::LISTEN,
+                &keys::top::KEYS.listen,
                 "is missing; for example `listen: [\":443\"]`",
             );
         }
-        let verification = reader.get(&keys::top::VERIFICATION);
-        let handover = reader.path(&keys::top::HANDOVER);
+        let verification = reader.get(&keys::top::KEYS.verification);
+        let handover = reader.path(&keys::top::KEYS.handover);
         let (checkpoints, password) = place::lock(&mut reader)?;
         let password = password.map(|file| ("checkpointspassword".to_owned(), file));
         let files = password.into_iter().chain(otlp::private_files(&otlp));
@@ -239,7 +241,7 @@ fn logs(
     report: &mut Report,
 ) -> Vec<LogSettings> {
     let nodes = match top
-        .get(&keys::top::LOGS)
+        .get(&keys::top::KEYS.logs)
         .map(|node| (node.line, &node.value))
     {
         Some((_, Value::List(nodes))) if !nodes.is_empty() => nodes.as_slice(),

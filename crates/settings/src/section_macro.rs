@@ -39,7 +39,8 @@ use crate::form::Readable;
 /// the [`Table`](crate::Table) of these keys. With `for`, it also creates `read`, which reads the
 /// keys with `=> field` into the fields of the settings. The documented default of these keys is
 /// the value of the field in the settings after `for`; the second settings, if any, are those of a
-/// log in a bucket. A text before `=>` replaces this default in the documentation.
+/// log in a bucket. A text before `=>` replaces this default in the documentation. `is VALUE` is
+/// the default of a key that other code reads.
 ///
 /// `#![following]` documents the keys in the table of the key of their map.
 #[macro_export]
@@ -51,7 +52,8 @@ macro_rules! section {
     (@keys [$($follow:ident)?] [$target:ty] [$defaults:expr] $(
         $(#[doc = $doc:literal])+
         $(#[beside($beside:expr)])?
-        $key:ident: $form:ty = $value:expr $(, $default:literal)? $(=> $($field:ident).+)?;
+        $key:ident: $form:ty = $value:expr
+            $(, $default:literal)? $(, is $applied:expr)? $(=> $($field:ident).+)?;
     )*) => {
         /// The keys of the section.
         pub(crate) struct Keys {
@@ -64,9 +66,10 @@ macro_rules! section {
                 $crate::Key::new(stringify!($key), $value, "", meaning)
                     $(.beside($beside))?
                     $(.documented($default))?
+                    $(.defaulting(|| $crate::form::Readable::show(&$value, &$applied)))?
                     $(.defaulting(|| {
-                        let values = $defaults.map(|it: $target| $crate::Field::value(&it.$($field).+));
-                        $crate::default_of::<$form>(&$value, &values)
+                        let value = |it: $target| $crate::Field::value(&it.$($field).+);
+                        $crate::default_of::<$form>(&$value, &$defaults.map(value))
                     }))?
             },)*
         };
@@ -78,7 +81,8 @@ macro_rules! section {
     (@read [$target:ty] $(
         $(#[doc = $doc:literal])+
         $(#[beside($beside:expr)])?
-        $key:ident: $form:ty = $value:expr $(, $default:literal)? $(=> $($field:ident).+)?;
+        $key:ident: $form:ty = $value:expr
+            $(, $default:literal)? $(, is $applied:expr)? $(=> $($field:ident).+)?;
     )*) => {
         /// Reads the keys into `settings`, which has the defaults.
         pub(crate) fn read(reader: &mut $crate::Reader<'_, '_>, settings: &mut $target) {

@@ -2,17 +2,13 @@
 
 use std::path::PathBuf;
 
-use lucarne_ct::{CcadbProgramme, Policy, Require};
+use lucarne_ct::{CcadbProgramme, Policy};
 use lucarne_settings::form::Shape;
 use lucarne_settings::{Key, Located, Reader};
 
-use super::keys::acceptance::{
-    ACCEPT_SHA1, MAXCHAIN, NOTAFTERLIMIT, NOTAFTERSTART, REJECT_EXPIRED, REJECT_EXTENSIONS,
-    REJECT_UNEXPIRED, REQUIRE,
-};
+use super::keys::acceptance::{self, KEYS};
 use super::keys::roots;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
-use super::values;
 use crate::files::is_absent;
 
 /// URLs of CCADB's reports: the roots of a programme, and the roots of applicants.
@@ -23,14 +19,14 @@ const CCADB_TESTING: &str =
 
 /// Reads the sources of accepted roots.
 pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
-    let pem = file(reader, &roots::ROOTS);
-    let extra = file(reader, &roots::EXTRAROOTS);
-    let programme = reader.read(&roots::CCADBROOTS);
-    let url = reader.url_or_path(&roots::ROOTSURL);
+    let pem = file(reader, &roots::KEYS.roots);
+    let extra = file(reader, &roots::KEYS.extraroots);
+    let programme = reader.read(&roots::KEYS.ccadbroots);
+    let url = reader.url_or_path(&roots::KEYS.rootsurl);
     // A log without a roots file accepts the roots that CCADB lists as trusted, like Sunlight.
     let programme = match programme {
-        None if reader.has(&roots::CCADBROOTS) => None,
-        None if !reader.has(&roots::ROOTS) || url.is_some() => Some(Located {
+        None if reader.has(&roots::KEYS.ccadbroots) => None,
+        None if !reader.has(&roots::KEYS.roots) || url.is_some() => Some(Located {
             value: CcadbProgramme::Trusted,
             line: url.as_ref().and_then(|url| url.line),
         }),
@@ -54,7 +50,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
 /// Reads a list of fingerprints and of files of fingerprints.
 fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
     let directory = reader.directory();
-    reader.list(&roots::REFUSEDROOTS, |text| {
+    reader.list(&roots::KEYS.refusedroots, |text| {
         if let Ok(fingerprint) = text.parse() {
             return Ok(RefusedRoots::One(fingerprint));
         }
@@ -96,29 +92,17 @@ fn file(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<Located<PathBuf
 
 /// Reads the conditions for accepted certificates.
 pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
-    let start = reader.get(&NOTAFTERSTART);
-    let limit = reader.read(&NOTAFTERLIMIT);
-    if let (Some(start), Some(limit)) = (&start, &limit)
-        && *start >= limit.value
-    {
+    let mut policy = Policy::default();
+    acceptance::read(reader, &mut policy);
+    let (start, limit) = (policy.not_after_start, policy.not_after_limit);
+    if start.is_some() && limit.is_some() && start >= limit {
+        let key = &KEYS.notafterlimit;
         let message = "must be later than `notafterstart`: no certificate fits into the interval";
-        reader.problem(limit.line, &NOTAFTERLIMIT, message);
+        reader.problem(reader.line(key), key, message);
     }
-    let reject_expired = reader.get(&REJECT_EXPIRED).unwrap_or(false);
-    let reject_unexpired = reader.get(&REJECT_UNEXPIRED).unwrap_or(false);
-    let max_chain = reader.get(&MAXCHAIN);
-    if reject_expired && reject_unexpired {
+    if policy.reject_expired && policy.reject_unexpired {
         let message = "cannot be combined with `reject_expired`: no certificate would be accepted";
-        reader.problem(None, &REJECT_UNEXPIRED, message);
+        reader.problem(None, &KEYS.reject_unexpired, message);
     }
-    Policy {
-        require: reader.get(&REQUIRE).unwrap_or(Require::ServerAuth),
-        accept_sha1: reader.get(&ACCEPT_SHA1).unwrap_or(true),
-        reject_expired,
-        reject_unexpired,
-        reject_extensions: reader.values(&REJECT_EXTENSIONS, values::oid),
-        not_after_start: start,
-        not_after_limit: limit.map(|located| located.value),
-        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |max| max as usize),
-    }
+    policy
 }

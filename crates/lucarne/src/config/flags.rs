@@ -16,7 +16,7 @@ use self::parse::{Parse, unplaced};
 use super::Config;
 use super::clouds::Clouds;
 use super::go::switch;
-use super::keys::{self, top::VERIFICATION};
+use super::keys;
 use super::server::TlsFiles;
 use super::tesseract::Ignored;
 use super::values;
@@ -269,8 +269,11 @@ impl Flags {
         let log = self.log(&mut parse, data);
         let tls = self.tls(&mut parse);
         let verification = self.verification.as_deref();
-        let verification = verification
-            .and_then(|text| parse.value("verification", text, |text| VERIFICATION.parse(text)));
+        let verification = verification.and_then(|text| {
+            parse.value("verification", text, |text| {
+                keys::top::KEYS.verification.parse(text)
+            })
+        });
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);

@@ -6,9 +6,7 @@ use lucarne_log::Signer;
 use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
-use super::keys::identity::{
-    CACHE, MONITORINGPREFIX, NAME, PUBLICKEY, SHORTNAME, SIGNER, SUBMISSIONPREFIX,
-};
+use super::keys::identity::KEYS;
 use super::place::DataPlace;
 use super::values::{self, Prefix};
 use super::{place, secret, signer};
@@ -29,16 +27,20 @@ pub(super) struct Identity {
 
 /// Reads the identity, and the key in its file.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
-    let shortname = reader.parse(&SHORTNAME, values::shortname);
-    let shortname = reader.required(&SHORTNAME, shortname, "rome2026h1");
-    let submission = reader.parse(&SUBMISSIONPREFIX, values::prefix);
-    let submission = reader.required(&SUBMISSIONPREFIX, submission, "https://ct.example/2026h1/");
+    let shortname = reader.parse(&KEYS.shortname, values::shortname);
+    let shortname = reader.required(&KEYS.shortname, shortname, "rome2026h1");
+    let submission = reader.parse(&KEYS.submissionprefix, values::prefix);
+    let submission = reader.required(
+        &KEYS.submissionprefix,
+        submission,
+        "https://ct.example/2026h1/",
+    );
     let monitoring = reader
-        .parse(&MONITORINGPREFIX, values::prefix)
+        .parse(&KEYS.monitoringprefix, values::prefix)
         .or_else(|| submission.clone());
     for (key, prefix) in [
-        (&SUBMISSIONPREFIX, &submission),
-        (&MONITORINGPREFIX, &monitoring),
+        (&KEYS.submissionprefix, &submission),
+        (&KEYS.monitoringprefix, &monitoring),
     ] {
         if let Some(prefix) = prefix
             && let Some(oddity) = prefix.value.oddity()
@@ -106,7 +108,7 @@ impl Identity {
 
 /// Checks Sunlight's deprecated `name`, which must equal the origin.
 fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
-    if let Some(name) = reader.text(&NAME)
+    if let Some(name) = reader.text(&KEYS.name)
         && name.value != origin
     {
         let message = format!(
@@ -114,7 +116,7 @@ fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
              scheme: remove this key, or correct `submissionprefix`",
             name.value
         );
-        reader.problem(name.line, &NAME, message);
+        reader.problem(name.line, &KEYS.name, message);
     }
 }
 
@@ -127,11 +129,15 @@ fn name_of_key(key: Option<&Located<Signer>>) -> &'static str {
 
 /// Reads the holder of the key: a separate signer, or this process with an optional file.
 fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Located<PathBuf>>)> {
-    match reader.path(&SIGNER) {
+    match reader.path(&KEYS.signer) {
         Some(socket) => signer::apart(socket, reader).map(|signer| (signer, None)),
         None => {
-            if let Some(key) = reader.text(&PUBLICKEY) {
-                reader.problem(key.line, &PUBLICKEY, "requires `signer`, which is missing");
+            if let Some(key) = reader.text(&KEYS.publickey) {
+                reader.problem(
+                    key.line,
+                    &KEYS.publickey,
+                    "requires `signer`, which is missing",
+                );
             }
             let Located { value, line } = secret::key(reader)?;
             let signer = Located {
@@ -156,10 +162,10 @@ fn cache(
     reader: &mut Reader<'_, '_>,
     data: Option<&Located<DataPlace>>,
 ) -> Option<Located<PathBuf>> {
-    let Some(cache) = reader.path(&CACHE) else {
+    let Some(cache) = reader.path(&KEYS.cache) else {
         let Some(directory) = data?.value.directory() else {
             // A cache must not be in a bucket.
-            return reader.required(&CACHE, None, "/var/cache/lucarne/rome2026h1");
+            return reader.required(&KEYS.cache, None, "/var/cache/lucarne/rome2026h1");
         };
         let within = directory.join(".lucarne/cache");
         return Some(data?.clone().map(|_| within));
@@ -172,6 +178,6 @@ fn cache(
         "is a file (Sunlight's cache?), which Lucarne does not use: Lucarne's cache is {}",
         beside.value.display()
     );
-    reader.warning(cache.line, &CACHE, message);
+    reader.warning(cache.line, &KEYS.cache, message);
     Some(beside)
 }

@@ -9,7 +9,7 @@ use lucarne_log::{Instances, Signer};
 use lucarne_settings::{Located, Reader, Report};
 
 use super::keys;
-use super::keys::instances::{ADDRESS, INSTANCES, KEY, LEASE, LISTEN};
+use super::keys::instances::{KEYS, inside};
 use super::place::{DataPlace, LockPlace};
 use super::secret::Secret;
 
@@ -45,28 +45,29 @@ pub(super) fn read(
     data: Option<&DataPlace>,
     signer: Option<&Signer>,
 ) -> Option<Located<InstanceSettings>> {
-    let node = reader.node(&INSTANCES)?;
+    let node = reader.node(&KEYS.instances)?;
     let line = Some(node.line);
     if let Some(DataPlace::Directory(_)) = data {
         let message = "requires a log in a bucket: a directory belongs to one process, and other \
                        machines would see its changes too late";
-        reader.problem(line, &INSTANCES, message);
+        reader.problem(line, &KEYS.instances, message);
     }
     if let Some(Signer::Apart(_)) = signer {
         let message = "cannot be combined with `signer`: a signer remembers the trees of one \
                        instance, and would refuse to extend those of another instance";
-        reader.problem(line, &INSTANCES, message);
+        reader.problem(line, &KEYS.instances, message);
     }
-    let mut inside = keys::inside(reader, &INSTANCES, &keys::instances::TABLE)?;
-    let address = inside.parse(&ADDRESS, address);
-    let address = inside.required(&ADDRESS, address, "10.0.0.1:6963");
-    let listen = inside.parse(&LISTEN, |text: &str| {
+    let mut map = keys::inside(reader, &KEYS.instances, &inside::TABLE)?;
+    let keys = &inside::KEYS;
+    let address = map.parse(&keys.address, address);
+    let address = map.required(&keys.address, address, "10.0.0.1:6963");
+    let listen = map.parse(&keys.listen, |text: &str| {
         address_to_listen(text)
             .then(|| text.to_owned())
             .ok_or("is not an address: write `:6963`, or `10.0.0.1:6963`")
     });
-    let lease = inside.get(&LEASE);
-    let key = shared_key(&mut inside);
+    let lease = map.get(&keys.lease);
+    let key = shared_key(&mut map);
     let (address, (key, key_file)) = (address?.value, key?);
     Some(Located {
         value: InstanceSettings {
@@ -82,14 +83,16 @@ pub(super) fn read(
 
 /// Reads `key` from any source of a secret. Also returns the file that only the server may read.
 fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
+    use inside::KEYS;
+
     let directory = reader.directory();
-    let secret = reader.parse(&KEY, |text| Secret::parse_password(text, directory));
-    let secret = reader.required(&KEY, secret, "credential:instances")?;
-    secret.value.warn_of_group(reader, secret.line, &KEY);
+    let secret = reader.parse(&KEYS.key, |text| Secret::parse_password(text, directory));
+    let secret = reader.required(&KEYS.key, secret, "credential:instances")?;
+    secret.value.warn_of_group(reader, secret.line, &KEYS.key);
     let text = match secret.value.text() {
         Ok(text) => text,
         Err(why) => {
-            reader.problem(secret.line, &KEY, format!("{} {why}", secret.value));
+            reader.problem(secret.line, &KEYS.key, format!("{} {why}", secret.value));
             return None;
         }
     };
@@ -102,7 +105,7 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Locate
             Some((key, file))
         }
         Err(why) => {
-            reader.problem(secret.line, &KEY, format!("{} {why}", secret.value));
+            reader.problem(secret.line, &KEYS.key, format!("{} {why}", secret.value));
             None
         }
     }

@@ -11,7 +11,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 use super::distinct::{Claimant, Claims};
 use super::identity::Identity;
 use super::instances::{self, InstanceSettings};
-use super::keys::identity::{DESCRIPTION, INCEPTION, KNOWN_CHECKPOINTS, SHORTNAME};
+use super::keys::identity::KEYS;
 use super::place::DataPlace;
 use super::root_sources::RootSources;
 use super::rounds::Rounds;
@@ -164,9 +164,11 @@ struct Parts {
 impl Parts {
     fn read(reader: &mut Reader<'_, '_>) -> Self {
         let identity = identity::read(reader);
-        let inception = reader.read(&INCEPTION);
-        let known = reader.list(&KNOWN_CHECKPOINTS, values::checkpoint_url);
-        let description = reader.text(&DESCRIPTION).map(|text| text.value.to_owned());
+        let inception = reader.read(&KEYS.inception);
+        let known = reader.list(&KEYS.known_checkpoints, values::checkpoint_url);
+        let description = reader
+            .text(&KEYS.description)
+            .map(|text| text.value.to_owned());
         let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
         let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
         let rounds = Rounds::read(reader, place);
@@ -228,7 +230,9 @@ impl Parts {
 /// Returns the log's short name, or else its index, for messages.
 fn name_or_index(index: usize, node: &Node) -> String {
     let name = match &node.value {
-        Value::Map(entries) => entries.iter().find(|entry| entry.key == SHORTNAME.name()),
+        Value::Map(entries) => entries
+            .iter()
+            .find(|entry| entry.key == KEYS.shortname.name()),
         _ => None,
     };
     match name.map(|entry| &entry.value.value) {

@@ -8,23 +8,19 @@ use lucarne_settings::form::Shape;
 use lucarne_settings::{Key, Node, Reader, Report, Section, Value};
 
 use super::keys;
-use super::keys::metadata::{
-    COMMENT, EFFECTIVE_DATE, INTENDED_USE, INTERVAL_SECONDS, MONITORING_RATE_LIMIT, NEW_STATUS,
-    PLANNED_CHANGE, PLANNED_CHANGES, RATE_LIMIT, REQUESTS, SCOPE, STATUS_TIMESTAMP,
-    SUBMISSION_RATE_LIMIT,
-};
-use super::keys::operator::{EMAILS, NAME};
+use super::keys::metadata::{own, planned_change, rate_limit as limits, shared};
+use super::keys::operator;
 use super::root_sources::RootSources;
 use super::values::{self, Prefix};
 
 /// Reads the metadata. The default of the intended use is `likely`.
 pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata {
     Metadata {
-        intended_use: reader.get(&INTENDED_USE).unwrap_or(likely),
-        active_since: reader.get(&STATUS_TIMESTAMP),
+        intended_use: reader.get(&shared::KEYS.intended_use).unwrap_or(likely),
+        active_since: reader.get(&own::KEYS.status_timestamp),
         planned_changes: planned_changes(reader),
-        submission_rate_limit: rate_limit(reader, &SUBMISSION_RATE_LIMIT),
-        monitoring_rate_limit: rate_limit(reader, &MONITORING_RATE_LIMIT),
+        submission_rate_limit: rate_limit(reader, &shared::KEYS.submission_rate_limit),
+        monitoring_rate_limit: rate_limit(reader, &shared::KEYS.monitoring_rate_limit),
         // The key is at the top of the file.
         operator: None,
     }
@@ -36,19 +32,21 @@ pub(super) fn operator(
     directory: &Path,
     report: &mut Report,
 ) -> Option<Operator> {
-    let key = keys::top::OPERATOR.name();
+    use operator::KEYS;
+
+    let key = keys::top::KEYS.operator.name();
     let node = top.get(key)?;
-    let section = keys::open(node, key, &keys::operator::TABLE, report)?;
+    let section = keys::open(node, key, &operator::TABLE, report)?;
     let mut reader = Reader::new(section, key, directory, report);
-    let name = reader.parse(&NAME, |name| match name.trim() {
+    let name = reader.parse(&KEYS.name, |name| match name.trim() {
         "" => Err("is empty"),
         name => Ok(name.to_owned()),
     });
-    let name = reader.required(&NAME, name, "Example Trust Services");
-    let emails = reader.values(&EMAILS, values::email);
-    if section.get(&EMAILS).is_none_or(is_empty_list) {
+    let name = reader.required(&KEYS.name, name, "Example Trust Services");
+    let emails = reader.values(&KEYS.emails, values::email);
+    if section.get(&KEYS.emails).is_none_or(is_empty_list) {
         let message = "is missing; for example `emails: [ct@example.com]`";
-        reader.problem(Some(node.line), &EMAILS, message);
+        reader.problem(Some(node.line), &KEYS.emails, message);
     }
     Some(Operator {
         name: name?.value,
@@ -83,7 +81,7 @@ pub(super) fn likely_use(
 }
 
 fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
-    let key = &PLANNED_CHANGES;
+    let key = &own::KEYS.planned_changes;
     let Some(node) = reader.node(key) else {
         return Vec::new();
     };
@@ -92,12 +90,13 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
         _ => std::slice::from_ref(node),
     };
     let read = |item| {
-        let mut change = keys::entry(reader, key, item, &PLANNED_CHANGE)?;
-        let status = change.read(&NEW_STATUS);
-        let status = change.required(&NEW_STATUS, status, "inactive");
-        let date = change.read(&EFFECTIVE_DATE);
-        let date = change.required(&EFFECTIVE_DATE, date, "2028-01-01T00:00:00Z");
-        let comment = change.text(&COMMENT).map(|text| text.value.to_owned());
+        let mut change = keys::entry(reader, key, item, &planned_change::TABLE)?;
+        let keys = &planned_change::KEYS;
+        let status = change.read(&keys.new_status);
+        let status = change.required(&keys.new_status, status, "inactive");
+        let date = change.read(&keys.effective_date);
+        let date = change.required(&keys.effective_date, date, "2028-01-01T00:00:00Z");
+        let comment = change.text(&keys.comment).map(|text| text.value.to_owned());
         Some(PlannedChange {
             new_status: status?.value,
             effective_ms: date?.value,
@@ -108,12 +107,14 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
 }
 
 fn rate_limit(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<RateLimit> {
-    let mut limit = keys::inside(reader, key, &RATE_LIMIT)?;
-    let requests = limit.read(&REQUESTS);
-    let requests = limit.required(&REQUESTS, requests, "1000");
-    let seconds = limit.read(&INTERVAL_SECONDS);
-    let seconds = limit.required(&INTERVAL_SECONDS, seconds, "60");
-    let scope = limit.get(&SCOPE);
+    use limits::KEYS;
+
+    let mut limit = keys::inside(reader, key, &limits::TABLE)?;
+    let requests = limit.read(&KEYS.requests);
+    let requests = limit.required(&KEYS.requests, requests, "1000");
+    let seconds = limit.read(&KEYS.interval_seconds);
+    let seconds = limit.required(&KEYS.interval_seconds, seconds, "60");
+    let scope = limit.get(&KEYS.scope);
     Some(RateLimit {
         requests: requests?.value,
         interval_seconds: seconds?.value,

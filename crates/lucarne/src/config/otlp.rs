@@ -10,10 +10,8 @@ use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Reader, Report, Section, Value, join};
 use url::Url;
 
-use super::keys::otlp::{
-    ENDPOINT, HEADER, HEADERS, METRICS_INTERVAL, NAME, SAMPLING_RATIO, SERVICE_NAME, TABLE, VALUE,
-};
-use super::keys::top::OTLP;
+use super::keys::otlp::{KEYS, TABLE, header};
+use super::keys::top;
 use super::secret::{Secret, SecretError};
 use super::{keys, manager};
 
@@ -54,23 +52,25 @@ pub(super) fn read(
     directory: &Path,
     report: &mut Report,
 ) -> Option<OtlpSettings> {
-    let node = top.get(&OTLP)?;
-    let section = keys::open(node, OTLP.name(), &TABLE, report)?;
+    let node = top.get(&top::KEYS.otlp)?;
+    let section = keys::open(node, top::KEYS.otlp.name(), &TABLE, report)?;
     let mut private_files = Vec::new();
     let headers = headers(&section, directory, &mut private_files, report);
-    let mut reader = Reader::new(section, OTLP.name(), directory, report);
-    let endpoint = reader.parse(&ENDPOINT, endpoint);
-    let endpoint = reader.required(&ENDPOINT, endpoint, "http://localhost:4318");
+    let mut reader = Reader::new(section, top::KEYS.otlp.name(), directory, report);
+    let endpoint = reader.parse(&KEYS.endpoint, endpoint);
+    let endpoint = reader.required(&KEYS.endpoint, endpoint, "http://localhost:4318");
     if let Some(url) = &endpoint
         && !headers.is_empty()
         && manager::is_exposed(&url.value)
     {
         let message = "has no TLS: an eavesdropper can read the values of `headers`; use `https`";
-        reader.warning(url.line, &ENDPOINT, message);
+        reader.warning(url.line, &KEYS.endpoint, message);
     }
-    let service_name = reader.text(&SERVICE_NAME).map(|name| name.value.to_owned());
-    let sampling_ratio = reader.value(&SAMPLING_RATIO, ratio);
-    let metrics_interval = reader.value(&METRICS_INTERVAL, interval);
+    let service_name = reader
+        .text(&KEYS.service_name)
+        .map(|name| name.value.to_owned());
+    let sampling_ratio = reader.value(&KEYS.sampling_ratio, ratio);
+    let metrics_interval = reader.value(&KEYS.metrics_interval, interval);
     Some(OtlpSettings {
         endpoint: endpoint?.value,
         headers,
@@ -118,10 +118,10 @@ fn headers(
     report: &mut Report,
 ) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let Some(node) = section.get(&HEADERS) else {
+    let Some(node) = section.get(&KEYS.headers) else {
         return headers;
     };
-    let path = join(OTLP.name(), HEADERS.name());
+    let path = join(top::KEYS.otlp.name(), KEYS.headers.name());
     let Value::List(nodes) = &node.value else {
         let message = "must be a list: one `- name: …` with its `value` for each header field";
         report.problem(Some(node.line), path, message);
@@ -129,17 +129,17 @@ fn headers(
     };
     for (index, node) in nodes.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let section = keys::open(node, &path, &HEADER, report);
+        let section = keys::open(node, &path, &header::TABLE, report);
         let Some(section) = section else { continue };
         let mut reader = Reader::new(section, path, directory, report);
-        let name = reader.parse(&NAME, |text| {
+        let name = reader.parse(&header::KEYS.name, |text| {
             HeaderName::try_from(text).map_err(|_| "is not the name of a header field")
         });
-        let name = reader.required(&NAME, name, "authorization");
+        let name = reader.required(&header::KEYS.name, name, "authorization");
         let value = header_value(&mut reader);
         if let (Some(name), Some((value, file))) = (name, value) {
             headers.append(name.value, value);
-            private_files.extend(file.map(|file| (reader.path_of(&VALUE), file)));
+            private_files.extend(file.map(|file| (reader.path_of(&header::KEYS.value), file)));
         }
     }
     headers
@@ -149,10 +149,10 @@ fn headers(
 /// may read. No message has the text of a missing file, because this text may be the value itself.
 fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
-    let secret = reader.parse(&VALUE, |text| Secret::parse(text, directory));
-    let secret = reader.required(&VALUE, secret, "credential:otlp")?;
+    let secret = reader.parse(&header::KEYS.value, |text| Secret::parse(text, directory));
+    let secret = reader.required(&header::KEYS.value, secret, "credential:otlp")?;
     let (source, line) = (secret.value, secret.line);
-    source.warn_of_group(reader, line, &VALUE);
+    source.warn_of_group(reader, line, &header::KEYS.value);
     let problem = match source.text() {
         Ok(text) => match HeaderValue::try_from(text) {
             Ok(mut value) => {
@@ -171,7 +171,7 @@ fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Loca
             .to_owned(),
         Err(why) => format!("{source} {why}"),
     };
-    reader.problem(line, &VALUE, problem);
+    reader.problem(line, &header::KEYS.value, problem);
     None
 }
 
@@ -210,12 +210,12 @@ mod tests {
         assert_eq!(problems, "");
         assert_eq!(settings.endpoint, "http://localhost:4318");
         let default = |key: &Key<Shape>| key.about.plain_default();
-        assert_eq!(settings.service_name, default(&SERVICE_NAME));
+        assert_eq!(settings.service_name, default(&KEYS.service_name));
         assert_eq!(
             Ok(settings.sampling_ratio),
-            ratio(&default(&SAMPLING_RATIO))
+            ratio(&default(&KEYS.sampling_ratio))
         );
-        let interval = interval(&default(&METRICS_INTERVAL));
+        let interval = interval(&default(&KEYS.metrics_interval));
         assert_eq!(Ok(settings.metrics_interval), interval);
     }
 

@@ -330,7 +330,7 @@ pub(super) fn credentials(
 ) -> Option<Located<PathBuf>> {
     match &data?.value {
         DataPlace::Bucket(config) if credentials_file(config).is_some() => {
-            reader.path(&storage::GCSCREDENTIALS)
+            reader.path(&storage::KEYS.gcscredentials)
         }
         _ => None,
     }
@@ -376,33 +376,35 @@ fn owned(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<String> {
 }
 
 fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
-    let style = reader.get(&storage::S3STYLE);
-    if reader.has(&storage::S3STYLE) && style.is_none() {
+    let style = reader.get(&storage::KEYS.s3style);
+    if reader.has(&storage::KEYS.s3style) && style.is_none() {
         return None;
     }
     Some(Bucket::S3(S3 {
-        region: owned(reader, &storage::S3REGION),
+        region: owned(reader, &storage::KEYS.s3region),
         bucket,
-        endpoint: owned(reader, &storage::S3ENDPOINT),
+        endpoint: owned(reader, &storage::KEYS.s3endpoint),
         virtual_hosted: style.unwrap_or_default(),
         // An explicit `http://` URL is intended.
         allow_http: true,
-        profile: owned(reader, &storage::S3PROFILE),
+        profile: owned(reader, &storage::KEYS.s3profile),
         keys: None,
     }))
 }
 
 fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
-    let anonymous = reader.text(&storage::GCSCREDENTIALS);
+    let anonymous = reader.text(&storage::KEYS.gcscredentials);
     let anonymous = anonymous.is_some_and(|text| text.value == "none");
     let credentials = if anonymous {
         None
     } else {
-        reader.path(&storage::GCSCREDENTIALS).map(|file| file.value)
+        reader
+            .path(&storage::KEYS.gcscredentials)
+            .map(|file| file.value)
     };
     Bucket::Gcs(Gcs {
         bucket,
-        endpoint: owned(reader, &storage::GCSENDPOINT),
+        endpoint: owned(reader, &storage::KEYS.gcsendpoint),
         allow_http: true,
         anonymous,
         credentials,
@@ -411,9 +413,9 @@ fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
 
 fn azure(reader: &mut Reader<'_, '_>, container: String) -> Bucket {
     Bucket::Azure(Azure {
-        account: owned(reader, &storage::AZUREACCOUNT),
+        account: owned(reader, &storage::KEYS.azureaccount),
         container,
-        endpoint: owned(reader, &storage::AZUREENDPOINT),
+        endpoint: owned(reader, &storage::KEYS.azureendpoint),
         allow_http: true,
         key: None,
     })

@@ -18,7 +18,7 @@ pub struct TlsFiles {
 
 pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
     let mut limits = Limits::default();
-    let section = top.get(&keys::top::HTTP);
+    let section = top.get(&keys::top::KEYS.http);
     let section = section.and_then(|node| keys::open(node, "http", &keys::http::TABLE, report));
     let Some(section) = section else {
         return limits;
@@ -40,13 +40,13 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
 
 /// Reads `tls`, and checks that certificate and key match.
 pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
-    let node = top.get(&keys::top::TLS)?;
+    let node = top.get(&keys::top::KEYS.tls)?;
     let section = keys::open(node, "tls", &keys::tls::TABLE, report)?;
     let mut reader = Reader::new(section, "tls", directory, report);
-    let certificate = reader.path(&keys::tls::CERTIFICATE);
-    let certificate = reader.required(&keys::tls::CERTIFICATE, certificate, "fullchain.pem");
-    let key = reader.path(&keys::tls::KEY);
-    let key = reader.required(&keys::tls::KEY, key, "privkey.pem");
+    let certificate = reader.path(&keys::tls::KEYS.certificate);
+    let certificate = reader.required(&keys::tls::KEYS.certificate, certificate, "fullchain.pem");
+    let key = reader.path(&keys::tls::KEYS.key);
+    let key = reader.required(&keys::tls::KEYS.key, key, "privkey.pem");
     let files = TlsFiles {
         certificate: certificate?,
         key: key?,

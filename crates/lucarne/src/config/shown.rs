@@ -165,9 +165,12 @@ fn derived(key: &str, log: &LogSettings) -> Option<String> {
         "description" => Some(log.description.clone()),
         "monitoringprefix" => Some(log.monitoring.value.url.clone()),
         "cache" => Some(log.cache.value.display().to_string()),
-        "intended_use" => word_of(&metadata::INTENDED_USE, &log.metadata.intended_use),
+        "intended_use" => word_of(
+            &metadata::shared::KEYS.intended_use,
+            &log.metadata.intended_use,
+        ),
         "ccadbroots" => match ccadb {
-            Some(ccadb) => word_of(&roots::CCADBROOTS, &ccadb.programme),
+            Some(ccadb) => word_of(&roots::KEYS.ccadbroots, &ccadb.programme),
             None => Some("none".to_owned()),
         },
         "rootsurl" => {
@@ -261,7 +264,7 @@ mod tests {
         );
         assert_eq!(usual("required with signer", None, None), "none");
         let root = tree::parse("address: a.example:1").unwrap();
-        let section = open(&root, &keys::instances::TABLE);
+        let section = open(&root, &keys::instances::inside::TABLE);
         assert_eq!(usual("address", section.as_ref(), None), "a.example:1");
     }
 }

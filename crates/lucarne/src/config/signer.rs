@@ -7,8 +7,8 @@ use lucarne_ct::{KeyHolder, given_public_key};
 use lucarne_log::{Signer, SignerClient};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, read_text, tree};
 
-use super::keys::identity::PUBLICKEY;
-use super::keys::signer as file;
+use super::keys::identity::KEYS;
+use super::keys::signer::{self as file, log as of_log};
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
 use super::{secret, unreadable};
@@ -59,15 +59,19 @@ impl SignerConfig {
         let top = Section::open(&root, "", &file::TABLE.names(), report)?;
         let logs = logs(&top, directory, report);
         let mut reader = Reader::new(top, "", directory, report);
-        let socket = reader.path(&file::SOCKET);
-        let socket = reader.required(&file::SOCKET, socket, "/run/lucarne-signer/signer.sock");
-        let memory = reader.path(&file::MEMORY);
-        let memory = reader.required(&file::MEMORY, memory, "/var/lib/lucarne-signer");
-        let users = reader.list(&file::USERS, user);
+        let socket = reader.path(&file::KEYS.socket);
+        let socket = reader.required(
+            &file::KEYS.socket,
+            socket,
+            "/run/lucarne-signer/signer.sock",
+        );
+        let memory = reader.path(&file::KEYS.memory);
+        let memory = reader.required(&file::KEYS.memory, memory, "/var/lib/lucarne-signer");
+        let users = reader.list(&file::KEYS.users, user);
         if users.is_empty() {
             let message = "is missing: list the users whose processes may request signatures, such \
                            as `users: [lucarne]`";
-            reader.problem(None, &file::USERS, message);
+            reader.problem(None, &file::KEYS.users, message);
         }
         Some(Self {
             socket: socket?.value,
@@ -83,7 +87,7 @@ fn logs(
     directory: &Path,
     report: &mut Report,
 ) -> Vec<(String, Box<dyn KeyHolder>)> {
-    let Some(Value::List(nodes)) = top.get(&file::LOGS).map(|node| &node.value) else {
+    let Some(Value::List(nodes)) = top.get(&file::KEYS.logs).map(|node| &node.value) else {
         let message = "is missing, or not a list: write one `- origin: …` for each log";
         report.problem(None, "logs", message);
         return Vec::new();
@@ -99,11 +103,11 @@ fn log(
     report: &mut Report,
 ) -> Option<(String, Box<dyn KeyHolder>)> {
     let path = format!("logs[{index}]");
-    let section = Section::open(node, &path, &file::LOG.names(), report)?;
+    let section = Section::open(node, &path, &of_log::TABLE.names(), report)?;
     let mut reader = Reader::new(section, &path, directory, report);
-    let origin = reader.parse(&file::ORIGIN, origin);
-    let origin = reader.required(&file::ORIGIN, origin, "ct.example/2026h1");
-    let key = match reader.path(&file::MODULE) {
+    let origin = reader.parse(&of_log::KEYS.origin, origin);
+    let origin = reader.required(&of_log::KEYS.origin, origin, "ct.example/2026h1");
+    let key = match reader.path(&of_log::KEYS.module) {
         Some(module) => token(&module, &mut reader),
         None => secret::key(&mut reader).map(|found| Box::new(found.value.key) as _),
     };
@@ -114,13 +118,15 @@ fn log(
 #[cfg(feature = "pkcs11")]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
     let label = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
-    let token = reader.parse(&file::TOKEN, label);
-    let token = reader.required(&file::TOKEN, token, "ct");
-    let object = reader.parse(&file::OBJECT, label);
-    let object = reader.required(&file::OBJECT, object, "rome2026h1");
+    let token = reader.parse(&of_log::KEYS.token, label);
+    let token = reader.required(&of_log::KEYS.token, token, "ct");
+    let object = reader.parse(&of_log::KEYS.object, label);
+    let object = reader.required(&of_log::KEYS.object, object, "rome2026h1");
     let directory = reader.directory();
-    let pin = reader.parse(&file::PIN, |text| Secret::parse_password(text, directory));
-    let pin = reader.required(&file::PIN, pin, "credential:pin")?;
+    let pin = reader.parse(&of_log::KEYS.pin, |text| {
+        Secret::parse_password(text, directory)
+    });
+    let pin = reader.required(&of_log::KEYS.pin, pin, "credential:pin")?;
     let (token, object) = (token?.value, object?.value);
     let problem = match pin.value.text() {
         Err(why) => (pin.line, "pin", format!("{} {why}", pin.value)),
@@ -136,7 +142,7 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
 #[cfg(not(feature = "pkcs11"))]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
     let message = "is not supported by this build of lucarne, which has no feature `pkcs11`";
-    reader.problem(module.line, &file::MODULE, message);
+    reader.problem(module.line, &of_log::KEYS.module, message);
     None
 }
 
@@ -180,7 +186,7 @@ pub(super) fn apart(
         }
     }
     let directory = reader.directory();
-    let key = reader.parse(&PUBLICKEY, |text| {
+    let key = reader.parse(&KEYS.publickey, |text| {
         // Base64, or a file whose path is relative to the configuration.
         let beside = directory.join(text);
         let text = if beside.is_file() {
@@ -190,11 +196,11 @@ pub(super) fn apart(
         };
         given_public_key(&text).map_err(|error| error.to_string())
     });
-    let key = reader.required(&PUBLICKEY, key, "rome2026h1.pub.pem")?;
+    let key = reader.required(&KEYS.publickey, key, "rome2026h1.pub.pem")?;
     match SignerClient::new(&socket.value, key.value) {
         Ok(client) => Some(socket.map(|_| Signer::Apart(Arc::new(client)))),
         Err(error) => {
-            reader.problem(key.line, &PUBLICKEY, error.to_string());
+            reader.problem(key.line, &KEYS.publickey, error.to_string());
             None
         }
     }

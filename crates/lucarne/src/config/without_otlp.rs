@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lucarne_settings::{Located, Report, Section};
 
-use super::keys::top::OTLP;
+use super::keys::top::KEYS;
 
 /// Settings of the export of traces and metrics, which this build does not have.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,9 @@ pub(super) fn read(
     _directory: &Path,
     report: &mut Report,
 ) -> Option<OtlpSettings> {
-    if let Some(node) = top.get(&OTLP) {
+    if let Some(node) = top.get(&KEYS.otlp) {
         let message = "is not supported by this build of lucarne, which has no feature `otlp`";
-        report.problem(Some(node.line), OTLP.name(), message);
+        report.problem(Some(node.line), KEYS.otlp.name(), message);
     }
     None
 }

@@ -78,8 +78,7 @@ mod tests {
     use lucarne_settings::{Report, tree};
 
     use super::*;
-    use crate::config::keys::roots::ROOTS;
-    use crate::config::keys::top::{CHECKPOINTS, HTTP};
+    use crate::config::keys::{roots, top};
     use crate::config::rounds;
 
     const KEYS: [&str; 5] = ["backlog", "period", "roots", "http", "checkpoints"];
@@ -91,9 +90,9 @@ mod tests {
         let keys: [&dyn AnyKey; 5] = [
             &rounds::KEYS.backlog,
             &rounds::KEYS.period,
-            &ROOTS,
-            &HTTP,
-            &CHECKPOINTS,
+            &roots::KEYS.roots,
+            &top::KEYS.http,
+            &top::KEYS.checkpoints,
         ];
         Written::of(&section, &keys)
     }

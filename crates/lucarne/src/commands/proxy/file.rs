@@ -7,9 +7,9 @@ use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
 use lucarne_settings::values::parsed;
 use lucarne_settings::{Node, Reader, Report, Section, Table, Value, read_text, tree};
 
-use super::config::{self, Config, Pair, Through, action, place, put};
+use super::config::{self, Config, Pair, Through, action};
 use super::keys::{entries, top};
-use crate::config::{Secret, listen, unreadable};
+use crate::config::{Secret, unreadable};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has a default \
@@ -48,42 +48,12 @@ fn read_top(root: &Node, directory: &Path, config: &mut Config, report: &mut Rep
     limits(&section, directory, config, report);
     observe(&section, directory, config, report);
     let mut reader = Reader::new(section, "", directory, report);
-    let reader = &mut reader;
-    config.listen = reader.values(&top::LISTEN, listen);
-    put(
-        &mut config.admin,
-        reader.value(&top::ADMIN, listen).map(Some),
-    );
-    put(&mut config.ca, reader.path(&top::CA).map(|l| l.value));
-    put(&mut config.key_type, reader.value(&top::KEYTYPE, key_type));
-    put(
-        &mut config.leaf_keys,
-        reader.value(&top::LEAFKEY, parsed).map(Some),
-    );
-    put(&mut config.lifetime, reader.get(&top::LIFETIME));
-    put(
-        &mut config.store,
-        reader.value(&top::STORE, parsed).map(Some),
-    );
-    let directory = reader.path(&top::STOREDIRECTORY).map(|l| Some(l.value));
-    put(&mut config.store_directory, directory);
-    put(&mut config.store_memory, reader.get(&top::STOREMEMORY));
-    let rules = &mut config.rules;
-    put(&mut rules.default, reader.value(&top::DEFAULT, action));
-    rules.allow = reader.values(&top::ALLOW, parsed);
-    rules.deny = reader.values(&top::DENY, parsed);
-    if reader.has(&top::PORTS) {
-        rules.ports = reader.values(&top::PORTS, parsed);
-    }
-    rules.networks = reader.values(&top::NETWORKS, parsed);
-    rules.resolve = reader.values(&top::RESOLVE, place);
-    put(&mut rules.private, reader.get(&top::PRIVATE));
-    config.users.file = reader.path(&top::USERS).map(|l| l.value);
+    top::read(&mut reader, config);
 }
 
 /// Reads the list `rules`, in the order of the file.
 fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
-    let Some(node) = top.get(&top::RULES) else {
+    let Some(node) = top.get(&top::KEYS.rules) else {
         return Vec::new();
     };
     let Value::List(items) = &node.value else {
@@ -116,12 +86,14 @@ fn pairs(
 }
 
 fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Pair> {
-    let section = Section::open(node, &path, &entries::PAIR.names(), report)?;
+    use entries::pair::KEYS;
+
+    let section = Section::open(node, &path, &entries::pair::TABLE.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
-    let certificate = reader.path(&entries::CERTIFICATE);
-    let certificate = reader.required(&entries::CERTIFICATE, certificate, "server.pem")?;
-    let key = reader.path(&entries::KEY).unwrap_or(certificate.clone());
+    let certificate = reader.path(&KEYS.certificate);
+    let certificate = reader.required(&KEYS.certificate, certificate, "server.pem")?;
+    let key = reader.path(&KEYS.key).unwrap_or(certificate.clone());
     Some(Pair {
         hosts: hosts?,
         certificate: certificate.value,
@@ -131,8 +103,10 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
 
 /// Reads the hosts of an entry. The default is all hosts.
 fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
-    if reader.has(&entries::HOST) {
-        reader.value(&entries::HOST, parsed)
+    use entries::pair::KEYS;
+
+    if reader.has(&KEYS.host) {
+        reader.value(&KEYS.host, parsed)
     } else {
         Some(HostPattern::all())
     }
@@ -164,29 +138,31 @@ fn through(upstream: &Section<'_>, directory: &Path, report: &mut Report) -> Vec
 }
 
 fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Through> {
-    let section = Section::open(node, &path, &entries::THROUGH.names(), report)?;
+    use entries::through::KEYS;
+
+    let section = Section::open(node, &path, &entries::through::TABLE.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
-    let url = reader.text(&entries::URL);
-    let url = reader.required(&entries::URL, url, "http://proxy.example:3128")?;
-    let password = reader.parse(&entries::PASSWORD, |text| {
+    let url = reader.text(&KEYS.url);
+    let url = reader.required(&KEYS.url, url, "http://proxy.example:3128")?;
+    let password = reader.parse(&KEYS.password, |text| {
         Secret::parse_password(text, directory)
     });
     let proxy = match config::proxy(url.value) {
         Ok(proxy) => proxy,
         Err(why) => {
-            reader.problem(url.line, &entries::URL, why.to_string());
+            reader.problem(url.line, &KEYS.url, why.to_string());
             return None;
         }
     };
     let lacks = proxy.as_ref().is_some_and(UpstreamProxy::lacks_password);
-    if lacks != password.is_some() && !(reader.has(&entries::PASSWORD) && password.is_none()) {
+    if lacks != password.is_some() && !(reader.has(&KEYS.password) && password.is_none()) {
         let why = if lacks {
             "names a user; add `password: FILE`, `env:NAME` or the like"
         } else {
             "has no user, or already has a password: remove `password`"
         };
-        reader.problem(url.line, &entries::URL, why);
+        reader.problem(url.line, &KEYS.url, why);
         return None;
     }
     Some(Through {
@@ -197,13 +173,15 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
 }
 
 fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
+    use entries::rule::KEYS;
+
     let path = format!("rules[{index}]");
-    let section = Section::open(node, &path, &entries::RULE.names(), report)?;
+    let section = Section::open(node, &path, &entries::rule::TABLE.names(), report)?;
     let mut reader = Reader::new(section, path, Path::new(""), report);
-    let hosts = reader.parse(&entries::HOST, parsed::<HostPattern>);
-    let hosts = reader.required(&entries::HOST, hosts, "\"*.example.com\"");
-    let act = reader.parse(&entries::ACTION, action);
-    let act = reader.required(&entries::ACTION, act, "tunnel");
+    let hosts = reader.parse(&KEYS.host, parsed::<HostPattern>);
+    let hosts = reader.required(&KEYS.host, hosts, "\"*.example.com\"");
+    let act = reader.parse(&KEYS.action, action);
+    let act = reader.required(&KEYS.action, act, "tunnel");
     Some(Rule {
         hosts: hosts?.value,
         action: act?.value,
@@ -219,12 +197,8 @@ fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &m
     config.through = through(&section, directory, report);
     let path = "upstream.certificates";
     config.shown = pairs(&section, "certificates", path, directory, report);
-    let reader = &mut Reader::new(section, "upstream", directory, report);
-    config.upstream_ca = reader.paths(&keys::CA);
-    put(&mut config.system_roots, reader.get(&keys::SYSTEMROOTS));
-    put(&mut config.insecure, reader.get(&keys::INSECURE));
-    config.insecure_hosts = reader.values(&keys::INSECUREHOSTS, config::certified);
-    config.fingerprints = reader.values(&keys::FINGERPRINTS, config::fingerprint);
+    let mut reader = Reader::new(section, "upstream", directory, report);
+    keys::read(&mut reader, config);
 }
 
 fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
@@ -240,9 +214,7 @@ fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mu
     let Some(mut reader) = below(top, "observe", &keys::TABLE, directory, report) else {
         return;
     };
-    config.log_list = reader.url_or_path(&keys::LOGLIST).map(|l| l.value);
-    config.submit_to = reader.values(&keys::SUBMITTO, parsed);
-    config.submit_keys = reader.paths(&keys::SUBMITKEY);
+    keys::read(&mut reader, config);
 }
 
 fn below<'t, 'r>(
@@ -259,7 +231,7 @@ fn below<'t, 'r>(
 /// Error: the text is not a key type. The value precedes the text, which does not repeat it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", without_name(.0))]
-struct KeyTypeError(#[from] UnknownKeyType);
+pub(super) struct KeyTypeError(#[from] UnknownKeyType);
 
 fn without_name(error: &UnknownKeyType) -> String {
     let text = error.to_string();
@@ -267,6 +239,6 @@ fn without_name(error: &UnknownKeyType) -> String {
     text.trim_start_matches(&name).to_owned()
 }
 
-fn key_type(text: &str) -> Result<KeyType, KeyTypeError> {
+pub(super) fn key_type(text: &str) -> Result<KeyType, KeyTypeError> {
     Ok(text.parse::<KeyType>()?)
 }

@@ -11,7 +11,7 @@ use lucarne_settings::Report;
 use url::Url;
 
 use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
-use super::keys::top::STOREMEMORY;
+use super::keys::top::KEYS;
 use crate::commands::{FlagError, duration};
 use crate::config::Listen;
 
@@ -240,7 +240,7 @@ impl Flags {
 }
 
 fn store_memory(text: &str) -> Result<u64, FlagError> {
-    Ok(STOREMEMORY.parse(text)?)
+    Ok(KEYS.storememory.parse(text)?)
 }
 
 fn put_list<T: Clone>(place: &mut Vec<T>, values: &[T]) {

@@ -105,12 +105,6 @@ fn sizes_and_durations_have_units() {
 #[test]
 fn the_documented_defaults_are_those_of_the_program() {
     crate::config::keys::assert_defaults(&keys::top::TABLE);
-    let lifetime = &keys::top::LIFETIME;
-    let default = lifetime.parse(&lifetime.about.plain_default());
-    assert_eq!(default, Ok(Config::default().lifetime));
-    let memory = &keys::top::STOREMEMORY;
-    let default = memory.parse(&memory.about.plain_default());
-    assert_eq!(default, Ok(Config::default().store_memory));
 }
 
 #[test]

@@ -1,20 +1,12 @@
 //! Keys under `operator`.
 
 use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Table};
+use lucarne_settings::section;
 
-pub(crate) static TABLE: Table = Table::of(&[&NAME, &EMAILS]);
+section! {
+    /// Name of the organization or person.
+    name: Shape = Shape::Text, "required";
 
-pub(crate) static NAME: Key<Shape> = Key::new(
-    "name",
-    Shape::Text,
-    "required",
-    "Name of the organization or person.",
-);
-
-pub(crate) static EMAILS: Key<Shape> = Key::new(
-    "emails",
-    Shape::List(&Shape::Text),
-    "required",
-    "Contact addresses: one e-mail address or a list.",
-);
+    /// Contact addresses: one e-mail address or a list.
+    emails: Shape = Shape::List(&Shape::Text), "required";
+}

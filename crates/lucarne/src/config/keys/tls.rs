@@ -1,16 +1,12 @@
 //! Keys under `tls`.
 
 use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Table};
+use lucarne_settings::section;
 
-pub(crate) static TABLE: Table = Table::of(&[&CERTIFICATE, &KEY]);
+section! {
+    /// PEM: the certificate and its intermediates, leaf first.
+    certificate: Shape = Shape::Text, "required";
 
-pub(crate) static CERTIFICATE: Key<Shape> = Key::new(
-    "certificate",
-    Shape::Text,
-    "required",
-    "PEM: the certificate and its intermediates, leaf first.",
-);
-
-pub(crate) static KEY: Key<Shape> =
-    Key::new("key", Shape::Text, "required", "PEM: the private key.");
+    /// PEM: the private key.
+    key: Shape = Shape::Text, "required";
+}

@@ -1,31 +1,25 @@
 //! Keys under `observe`.
 
-use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Table};
+use lucarne_settings::form::{Each, Files, UrlOrFile};
+use lucarne_settings::section;
+use lucarne_settings::values::parsed;
+use url::{ParseError, Url};
 
-pub(crate) static TABLE: Table = Table::of(&[&LOGLIST, &SUBMITTO, &SUBMITKEY]);
+use super::super::config::Config;
 
-pub(crate) static LOGLIST: Key<Shape> = Key::new(
-    "loglist",
-    Shape::Text,
-    "none",
-    "log list (version 3 JSON) for the verification of SCTs: a file or a URL",
-)
-.beside("`--log-list`");
+section! {
+    for Config = [Config::default()];
 
-pub(crate) static SUBMITTO: Key<Shape> = Key::new(
-    "submitto",
-    Shape::List(&Shape::Text),
-    "none",
-    "submission prefix of a log that receives the chains that are in no log; a list: each chain \
-     goes to the log with a matching temporal interval",
-)
-.beside("`--submit-to`");
+    /// log list (version 3 JSON) for the verification of SCTs: a file or a URL
+    #[beside("`--log-list`")]
+    loglist: UrlOrFile = UrlOrFile, "none" => log_list;
 
-pub(crate) static SUBMITKEY: Key<Shape> = Key::new(
-    "submitkey",
-    Shape::List(&Shape::Text),
-    "from the log list",
-    "public key (PEM) of that log; a list in the same order",
-)
-.beside("`--submit-key`");
+    /// submission prefix of a log that receives the chains that are in no log; a list: each chain
+    /// goes to the log with a matching temporal interval
+    #[beside("`--submit-to`")]
+    submitto: Each<Url, ParseError> = Each(parsed), "none" => submit_to;
+
+    /// public key (PEM) of that log; a list in the same order
+    #[beside("`--submit-key`")]
+    submitkey: Files = Files, "from the log list" => submit_keys;
+}

@@ -1,215 +1,121 @@
 //! Keys at the top of the file.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use lucarne_settings::form::{Boolean, Durations, Shape, Sizes};
-use lucarne_settings::{Key, Table};
+use lucarne_mint::KeyType;
+use lucarne_net::{Network, NetworkError};
+use lucarne_proxy::{Action, HostPattern, PatternError, Ports, PortsError};
+use lucarne_settings::form::{Boolean, Durations, Each, File, One, Shape, Sizes};
+use lucarne_settings::section;
+use lucarne_settings::values::parsed;
 
+use super::super::config::{
+    Config, LeafKeys, NotAPlace, StoreKind, UnknownAction, UnknownLeafKeys, UnknownStoreKind,
+    action, place,
+};
+use super::super::file::{KeyTypeError, key_type};
 use super::{entries, limits, observe, upstream};
+use crate::config::{Listen, ListenError, listen};
 
-pub(crate) static TABLE: Table = Table::of(&[
-    &LISTEN,
-    &ADMIN,
-    &CA,
-    &KEYTYPE,
-    &LEAFKEY,
-    &LIFETIME,
-    &STORE,
-    &STOREDIRECTORY,
-    &STOREMEMORY,
-    &CERTIFICATES,
-    &RULES,
-    &DEFAULT,
-    &ALLOW,
-    &DENY,
-    &PORTS,
-    &NETWORKS,
-    &PRIVATE,
-    &RESOLVE,
-    &USERS,
-    &UPSTREAM,
-    &OBSERVE,
-    &LIMITS,
-]);
+section! {
+    for Config = [Config::default()];
 
-pub(crate) static LISTEN: Key<Shape> = Key::new(
-    "listen",
-    Shape::List(&Shape::Text),
-    "`127.0.0.1:3128`",
-    "addresses for clients: `host:port`, or `:port` for every address; a list",
-)
-.beside("`--listen`");
+    /// addresses for clients: `host:port`, or `:port` for every address; a list
+    #[beside("`--listen`")]
+    listen: Each<Listen, ListenError> = Each(listen), "`127.0.0.1:3128`" => listen;
 
-pub(crate) static ADMIN: Key<Shape> = Key::new(
-    "admin",
-    Shape::Text,
-    "none",
-    "address of the page, its JSON and `/metrics`",
-)
-.beside("`--admin`");
+    /// address of the page, its JSON and `/metrics`
+    #[beside("`--admin`")]
+    admin: One<Listen, ListenError> = One(Shape::Text, listen), "none" => admin;
 
-pub(crate) static CA: Key<Shape> = Key::new(
-    "ca",
-    Shape::Text,
-    "`lucarne-ca`",
-    "directory of the CA: `ca.pem` is for clients to trust, `ca-key.pem` is secret; created at the \
-     first start, or [your own](../how-to/proxy.md#your-own-ca-and-certificates)",
-)
-.beside("`--ca`");
+    /// directory of the CA: `ca.pem` is for clients to trust, `ca-key.pem` is secret; created at
+    /// the first start, or [your own](../how-to/proxy.md#your-own-ca-and-certificates)
+    #[beside("`--ca`")]
+    ca: File = File, "`lucarne-ca`" => ca;
 
-pub(crate) static KEYTYPE: Key<Shape> = Key::new(
-    "keytype",
-    Shape::Text,
-    "`p256`",
-    "keys of minted certificates: `p256`, `p384`, `p521`, `rsa2048`, `rsa3072`, `rsa4096`, \
-     `ed25519` (no browser accepts `ed25519`)",
-)
-.beside("`--key-type`");
+    /// keys of minted certificates: `p256`, `p384`, `p521`, `rsa2048`, `rsa3072`, `rsa4096`,
+    /// `ed25519` (no browser accepts `ed25519`)
+    #[beside("`--key-type`")]
+    keytype: One<KeyType, KeyTypeError> = One(Shape::Text, key_type), "`p256`" => key_type;
 
-pub(crate) static LEAFKEY: Key<Shape> = Key::new(
-    "leafkey",
-    Shape::Text,
-    "`shared` for RSA keys, else `per-certificate`",
-    "one key per certificate, or one key for all certificates of a run; with a shared key an RSA \
-     certificate costs one signature, and no new key",
-)
-.beside("`--leaf-key`");
+    /// one key per certificate, or one key for all certificates of a run; with a shared key an RSA
+    /// certificate costs one signature, and no new key
+    #[beside("`--leaf-key`")]
+    leafkey: One<LeafKeys, UnknownLeafKeys> = One(Shape::Text, parsed),
+        "`shared` for RSA keys, else `per-certificate`" => leaf_keys;
 
-pub(crate) static LIFETIME: Key<Durations> = Key::new(
-    "lifetime",
+    /// lifetime of minted certificates
+    #[beside("`--lifetime`")]
     // Every client refuses a certificate that has already expired.
-    Durations::within(Duration::from_nanos(1), Duration::MAX),
-    "`720h`",
-    "lifetime of minted certificates",
-)
-.beside("`--lifetime`");
+    lifetime: Durations = Durations::within(Duration::from_nanos(1), Duration::MAX), "`720h`"
+        => lifetime;
 
-pub(crate) static STORE: Key<Shape> = Key::new(
-    "store",
-    Shape::Text,
-    "`memory`; with a directory `layered`",
-    "`memory`, `disk`, `layered` (both), or `none` (a new certificate for each connection, for \
-     comparisons)",
-)
-.beside("`--store`");
+    /// `memory`, `disk`, `layered` (both), or `none` (a new certificate for each connection, for
+    /// comparisons)
+    #[beside("`--store`")]
+    store: One<StoreKind, UnknownStoreKind> = One(Shape::Text, parsed),
+        "`memory`; with a directory `layered`" => store;
 
-pub(crate) static STOREDIRECTORY: Key<Shape> = Key::new(
-    "storedirectory",
-    Shape::Text,
-    "none",
-    "directory of `disk` and `layered`; several proxies can share it",
-)
-.beside("`--store-directory`");
+    /// directory of `disk` and `layered`; several proxies can share it
+    #[beside("`--store-directory`")]
+    storedirectory: File = File, "none" => store_directory;
 
-pub(crate) static STOREMEMORY: Key<Sizes> = Key::new(
-    "storememory",
-    Sizes::within(1 << 20, 1 << 40).former_numbers(1 << 20),
-    "`64MiB`",
-    "memory for certificates; one certificate takes about 9 kB",
-)
-.beside("`--store-memory`");
+    /// memory for certificates; one certificate takes about 9 kB
+    #[beside("`--store-memory`")]
+    storememory: Sizes = Sizes::within(1 << 20, 1 << 40).former_numbers(1 << 20), "`64MiB`"
+        => store_memory;
 
-pub(crate) static CERTIFICATES: Key<Shape> = Key::new(
-    "certificates",
-    Shape::List(&Shape::Map(&entries::PAIR)),
-    "none",
-    "list of your own certificates, served instead of minted ones: `certificate`, `key` (PEM \
-     files; without `key`, one file contains both), `host` (a pattern; default: all hosts that the \
-     certificate covers). As a flag: `[HOST=]CERTIFICATE[,KEY]`",
-)
-.beside("`--certificate`");
+    /// list of your own certificates, served instead of minted ones: `certificate`, `key` (PEM
+    /// files; without `key`, one file contains both), `host` (a pattern; default: all hosts that
+    /// the certificate covers). As a flag: `[HOST=]CERTIFICATE[,KEY]`
+    #[beside("`--certificate`")]
+    certificates: Shape = Shape::List(&Shape::Map(&entries::pair::TABLE)), "none";
 
-pub(crate) static RULES: Key<Shape> = Key::new(
-    "rules",
-    Shape::List(&Shape::Map(&entries::RULE)),
-    "none",
-    "list of `host` (a pattern) and `action` (`intercept` or `tunnel`)",
-)
-.beside("`--intercept`, `--tunnel`");
+    /// list of `host` (a pattern) and `action` (`intercept` or `tunnel`)
+    #[beside("`--intercept`, `--tunnel`")]
+    rules: Shape = Shape::List(&Shape::Map(&entries::rule::TABLE)), "none";
 
-pub(crate) static DEFAULT: Key<Shape> = Key::new(
-    "default",
-    Shape::Text,
-    "`intercept`",
-    "action for hosts without a rule",
-)
-.beside("`--default`");
+    /// action for hosts without a rule
+    #[beside("`--default`")]
+    default: One<Action, UnknownAction> = One(Shape::Text, action), "`intercept`" => rules.default;
 
-pub(crate) static ALLOW: Key<Shape> = Key::new(
-    "allow",
-    Shape::List(&Shape::Text),
-    "all",
-    "the only allowed hosts",
-)
-.beside("`--allow`");
+    /// the only allowed hosts
+    #[beside("`--allow`")]
+    allow: Each<HostPattern, PatternError> = Each(parsed), "all" => rules.allow;
 
-pub(crate) static DENY: Key<Shape> = Key::new(
-    "deny",
-    Shape::List(&Shape::Text),
-    "none",
-    "denied hosts, even if `allow` lists them",
-)
-.beside("`--deny`");
+    /// denied hosts, even if `allow` lists them
+    #[beside("`--deny`")]
+    deny: Each<HostPattern, PatternError> = Each(parsed), "none" => rules.deny;
 
-pub(crate) static PORTS: Key<Shape> = Key::new(
-    "ports",
-    Shape::List(&Shape::Text),
-    "`80`, `443`, `1024-65535`",
-    "allowed ports",
-)
-.beside("`--allow-port`");
+    /// allowed ports
+    #[beside("`--allow-port`")]
+    ports: Each<Ports, PortsError> = Each(parsed), "`80`, `443`, `1024-65535`" => rules.ports;
 
-pub(crate) static NETWORKS: Key<Shape> = Key::new(
-    "networks",
-    Shape::List(&Shape::Text),
-    "none",
-    "allowed internal addresses: `10.0.0.0/8`",
-)
-.beside("`--allow-network`");
+    /// allowed internal addresses: `10.0.0.0/8`
+    #[beside("`--allow-network`")]
+    networks: Each<Network, NetworkError> = Each(parsed), "none" => rules.networks;
 
-pub(crate) static PRIVATE: Key<Boolean> = Key::new(
-    "private",
-    Boolean,
-    "`false`",
-    "allows all internal addresses",
-)
-.beside("`--allow-private`");
+    /// allows all internal addresses
+    #[beside("`--allow-private`")]
+    private: Boolean = Boolean, "`false`" => rules.private;
 
-pub(crate) static RESOLVE: Key<Shape> = Key::new(
-    "resolve",
-    Shape::List(&Shape::Text),
-    "name servers",
-    "addresses of hosts, with precedence over name servers: `*.test=127.0.0.1`; the first that \
-     matches",
-)
-.beside("`--resolve`");
+    /// addresses of hosts, with precedence over name servers: `*.test=127.0.0.1`; the first that
+    /// matches
+    #[beside("`--resolve`")]
+    resolve: Each<(HostPattern, IpAddr), NotAPlace> = Each(place), "name servers" => rules.resolve;
 
-pub(crate) static USERS: Key<Shape> = Key::new(
-    "users",
-    Shape::Text,
-    "all clients",
-    "file of users: lines `name:password`, `name:$2y$…` (`htpasswd -B`), `name:{SHA}…`; other \
-     passwords that begin with `$…$` or `{…}`, or look like DES crypt, are refused",
-)
-.beside("`--users`");
+    /// file of users: lines `name:password`, `name:$2y$…` (`htpasswd -B`), `name:{SHA}…`; other
+    /// passwords that begin with `$…$` or `{…}`, or look like DES crypt, are refused
+    #[beside("`--users`")]
+    users: File = File, "all clients" => users.file;
 
-pub(crate) static UPSTREAM: Key<Shape> = Key::new(
-    "upstream",
-    Shape::Map(&upstream::TABLE),
-    "none",
-    "connections to servers: a map, [see below](#keys-under-upstream)",
-);
+    /// connections to servers: a map, [see below](#keys-under-upstream)
+    upstream: Shape = Shape::Map(&upstream::TABLE), "none";
 
-pub(crate) static OBSERVE: Key<Shape> = Key::new(
-    "observe",
-    Shape::Map(&observe::TABLE),
-    "none",
-    "observation of certificates: a map, [see below](#keys-under-observe)",
-);
+    /// observation of certificates: a map, [see below](#keys-under-observe)
+    observe: Shape = Shape::Map(&observe::TABLE), "none";
 
-pub(crate) static LIMITS: Key<Shape> = Key::new(
-    "limits",
-    Shape::Map(&limits::TABLE),
-    "below",
-    "limits of the proxy: a map, [see below](#keys-under-limits)",
-);
+    /// limits of the proxy: a map, [see below](#keys-under-limits)
+    limits: Shape = Shape::Map(&limits::TABLE), "below";
+}
