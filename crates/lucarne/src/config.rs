@@ -145,11 +145,21 @@ impl Config {
                 return None;
             }
         };
-        let top = keys::open(&root, "", &keys::top::TABLE, report)?;
+        Config::of_tree(&root, directory, None, report)
+    }
+
+    /// Reads the tree of a file. `place` is the place of the data of all logs, if it is known.
+    fn of_tree(
+        root: &Node,
+        directory: &Path,
+        place: Option<&DataPlace>,
+        report: &mut Report,
+    ) -> Option<Config> {
+        let top = keys::open(root, "", &keys::top::TABLE, report)?;
         let defaults = top
             .get(&keys::top::KEYS.defaults)
             .and_then(|node| defaults(node, report));
-        let mut logs = logs(&top, defaults, directory, report);
+        let mut logs = logs(&top, defaults, (directory, place), report);
         let operator = metadata::operator(&top, directory, report);
         for log in &mut logs {
             log.metadata.operator.clone_from(&operator);
@@ -237,7 +247,7 @@ fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
 fn logs(
     top: &Section<'_>,
     defaults: Option<Section<'_>>,
-    directory: &Path,
+    places: (&Path, Option<&DataPlace>),
     report: &mut Report,
 ) -> Vec<LogSettings> {
     let nodes = match top
@@ -257,6 +267,6 @@ fn logs(
         }
     };
     let mut claims = distinct::Claims::default();
-    let read = |(index, node)| log::read(index, node, defaults, directory, &mut claims, report);
+    let read = |(index, node)| log::read(index, node, defaults, places, &mut claims, report);
     nodes.iter().enumerate().filter_map(read).collect()
 }

@@ -34,10 +34,22 @@ pub enum Severity {
     Warning,
 }
 
+/// Flags, each with its key.
+type Flags = &'static [(&'static str, &'static str)];
+
+/// The source of the values.
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    Unnamed,
+    File(PathBuf),
+    Flags(Flags),
+}
+
 /// The findings about a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    file: Option<PathBuf>,
+    source: Source,
     problems: Vec<Finding>,
     log_problems: Vec<Finding>,
     unavailable: Vec<Finding>,
@@ -48,7 +60,16 @@ impl Report {
     /// Creates a report on a configuration file; `None` for command line flags.
     pub fn on(file: Option<&Path>) -> Self {
         Report {
-            file: file.map(Path::to_path_buf),
+            source: file.map_or(Source::Unnamed, |file| Source::File(file.to_path_buf())),
+            ..Report::default()
+        }
+    }
+
+    /// Creates a report on flags that are read as a file. Each flag has a key: the flag at index
+    /// `n` is the place of values on line `n + 1`.
+    pub fn on_flags(flags: Flags) -> Self {
+        Report {
+            source: Source::Flags(flags),
             ..Report::default()
         }
     }
@@ -89,7 +110,10 @@ impl Report {
             Severity::Warning => &mut self.warnings,
         };
         let (key, message) = (key.into(), message.into());
-        let finding = Finding { line, key, message };
+        let mut finding = Finding { line, key, message };
+        if let Source::Flags(flags) = self.source {
+            finding.name_flags(flags);
+        }
         if let Err(place) = findings.binary_search(&finding) {
             findings.insert(place, finding);
         }
@@ -148,16 +172,39 @@ impl Report {
     }
 
     fn line_of(&self, finding: &Finding) -> String {
-        let mut line = match (&self.file, finding.line) {
-            (Some(file), Some(line)) => format!("{}:{line}: {finding}", file.display()),
-            (Some(file), None) => format!("{}: {finding}", file.display()),
-            (None, _) => finding.to_string(),
+        let mut line = match (&self.source, finding.line) {
+            (Source::File(file), Some(line)) => format!("{}:{line}: {finding}", file.display()),
+            (Source::File(file), None) => format!("{}: {finding}", file.display()),
+            (Source::Unnamed | Source::Flags(_), _) => finding.to_string(),
         };
         if let Some((end, _)) = line.char_indices().nth(LONGEST_LINE) {
             line.truncate(end);
             line.push('…');
         }
         line
+    }
+}
+
+impl Finding {
+    /// Replaces the line and the keys by flags.
+    fn name_flags(&mut self, flags: &[(&str, &str)]) {
+        let name = self.key.rsplit('.').next().unwrap_or_default();
+        let index = self.line.take().and_then(|line| line.checked_sub(1));
+        let at = index.and_then(|index| flags.get(index));
+        let of_key = || flags.iter().find(|(_, key)| *key == name);
+        if let Some((flag, _)) = at.or_else(of_key) {
+            self.key = format!("--{flag}");
+        }
+        // A message may begin with a value.
+        let value = self
+            .message
+            .strip_prefix('`')
+            .and_then(|rest| rest.find('`'));
+        let mut rest = self.message.split_off(value.map_or(0, |end| end + 2));
+        for (flag, key) in flags {
+            rest = rest.replace(&format!("`{key}`"), &format!("--{flag}"));
+        }
+        self.message.push_str(&rest);
     }
 }
 

@@ -60,6 +60,18 @@ pub struct Entry {
     merged: bool,
 }
 
+impl Entry {
+    /// Creates an entry at the place of its value.
+    pub fn new(key: &str, value: Node) -> Self {
+        Entry {
+            line: value.line,
+            key: key.to_owned(),
+            value,
+            merged: false,
+        }
+    }
+}
+
 impl Value {
     /// Describes the kind for messages.
     pub fn kind(&self) -> &'static str {

@@ -2,13 +2,11 @@
 //! the database for the lock.
 
 use std::fmt;
-use std::path::Path;
 
 use lucarne_storage::{LockError, SqlLock};
 use url::Url;
 
 use super::go::given;
-use super::place::{LockPlace, PlaceError};
 
 /// Flags for the key and the database.
 #[derive(clap::Args, Clone, Default)]
@@ -103,8 +101,6 @@ pub(crate) enum DatabaseError {
     Url(#[from] url::ParseError),
     #[error(transparent)]
     Password(#[from] LockError),
-    #[error(transparent)]
-    Place(#[from] PlaceError),
 }
 
 impl Clouds {
@@ -128,11 +124,11 @@ impl Clouds {
         })
     }
 
-    /// Returns the lock, if a database is named.
+    /// Returns the URL of the lock, if a database is named.
     ///
     /// # Errors
     /// [`DatabaseError`].
-    pub(super) fn lock(&self) -> Option<Result<LockPlace, DatabaseError>> {
+    pub(super) fn lock(&self) -> Option<Result<String, DatabaseError>> {
         let host = given(&self.db_host)?;
         Some(self.lock_at(host))
     }
@@ -150,7 +146,7 @@ impl Clouds {
         said.filter_map(move |(flag, given)| (given && unnamed).then_some(flag))
     }
 
-    fn lock_at(&self, host: &str) -> Result<LockPlace, DatabaseError> {
+    fn lock_at(&self, host: &str) -> Result<String, DatabaseError> {
         let name = given(&self.db_name).ok_or(DatabaseError::NoName)?;
         let wrong = |source| DatabaseError::NoHost {
             host: host.to_owned(),
@@ -163,11 +159,10 @@ impl Clouds {
         let user = given(&self.db_user).unwrap_or_default();
         url.set_username(user).map_err(|()| wrong(None))?;
         url.set_path(name);
-        let url = match given(&self.db_password) {
-            Some(password) => SqlLock::with_password(url.as_str(), password)?,
-            None => url.into(),
-        };
-        Ok(LockPlace::parse(&url, Path::new(""))?)
+        match given(&self.db_password) {
+            Some(password) => Ok(SqlLock::with_password(url.as_str(), password)?),
+            None => Ok(url.into()),
+        }
     }
 }
 
@@ -241,8 +236,8 @@ mod tests {
         let refused = flags.lock().unwrap().unwrap_err().to_string();
         assert!(refused.contains("--db-name"), "{refused}");
         flags.db_name = Some("tessera".into());
-        let place = LockPlace::Server("mysql://ct%40a:p%40ss%2Fw@db.example:3307/tessera".into());
-        assert_eq!(flags.lock().unwrap().unwrap(), place);
+        let url = "mysql://ct%40a:p%40ss%2Fw@db.example:3307/tessera";
+        assert_eq!(flags.lock().unwrap().unwrap(), url);
         assert!(!format!("{flags:?}").contains("p@ss"));
         assert!(Clouds::default().lock().is_none());
     }

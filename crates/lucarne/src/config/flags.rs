@@ -1,26 +1,16 @@
 //! Configuration of one log from command line flags, as for TesseraCT's POSIX server.
 
-mod log;
-mod parse;
-mod policy;
-mod roots;
-mod rounds;
-mod storage;
+mod file;
+pub(super) mod tree;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use lucarne_http::Limits;
 use lucarne_settings::Report;
 
-use self::parse::{Parse, unplaced};
 use super::Config;
 use super::clouds::Clouds;
 use super::go::switch;
-use super::keys;
-use super::server::TlsFiles;
 use super::tesseract::Ignored;
-use super::values;
-use super::written::Written;
 
 /// Flags for one log. Each flag can be written with `-` or, as in TesseraCT, with `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -42,7 +32,7 @@ pub struct Flags {
 
     /// Directory of the log's data. A new log is created in a fresh directory
     #[arg(long, alias = "storage_dir", value_name = "DIR", requires = "origin")]
-    pub storage_dir: Option<PathBuf>,
+    pub storage_dir: Option<String>,
 
     /// PEM file with the accepted roots
     #[arg(
@@ -51,7 +41,7 @@ pub struct Flags {
         value_name = "FILE",
         requires = "origin"
     )]
-    pub roots_pem_file: Option<PathBuf>,
+    pub roots_pem_file: Option<String>,
 
     /// Address to listen on [default: localhost:6962]
     #[arg(
@@ -74,7 +64,7 @@ pub struct Flags {
 
     /// Directory for data that can be rebuilt [default: within the storage directory]
     #[arg(long, value_name = "DIR", requires = "origin")]
-    pub cache: Option<PathBuf>,
+    pub cache: Option<String>,
 
     /// Lock: a file, or the URL of a database (mysql://, postgres://) or of a bucket [default:
     /// STORAGE_DIR.checkpoints.db, beside the data; created with the log]
@@ -223,11 +213,11 @@ pub struct Flags {
 
     /// PEM file of the TLS certificate and its intermediates; without it, plain HTTP
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "origin")]
-    pub tls_certificate: Option<PathBuf>,
+    pub tls_certificate: Option<String>,
 
     /// PEM file of the TLS key
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub tls_key: Option<PathBuf>,
+    pub tls_key: Option<String>,
 
     /// Flags of TesseraCT's servers on AWS and GCP.
     #[command(flatten)]
@@ -255,42 +245,10 @@ impl Flags {
 
     /// Returns the configuration of the flags, and all problems.
     pub fn read(&self) -> (Option<Config>, Report) {
-        let mut report = Report::on(None);
+        let mut report = Report::on_flags(&tree::FLAGS);
         let config = self.config(&mut report);
+        self.say_ignored(&mut report);
         (config, report)
-    }
-
-    fn config(&self, report: &mut Report) -> Option<Config> {
-        let mut parse = Parse(report);
-        let endpoint = self.http_endpoint.as_deref().unwrap_or("localhost:6962");
-        let listen = parse.value("http-endpoint", endpoint, values::listen);
-        let data = self.data(&mut parse);
-        let checkpoints = self.lock(&mut parse, data.as_ref());
-        let log = self.log(&mut parse, data);
-        let tls = self.tls(&mut parse);
-        let verification = self.verification.as_deref();
-        let verification = verification.and_then(|text| {
-            parse.value("verification", text, |text| {
-                keys::top::KEYS.verification.parse(text)
-            })
-        });
-        let http = self.limits(&mut parse);
-        self.say_ignored(parse.0);
-        let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
-        let password = self.password_file();
-        let password = password.map(|file| ("--checkpoints-password".to_owned(), file));
-        super::refuse_unsafe_places(&checkpoints, password, tls.as_ref(), &logs, parse.0);
-        Some(Config {
-            listen: vec![unplaced(listen?)],
-            checkpoints,
-            handover: None,
-            tls,
-            verification: verification.unwrap_or_default(),
-            http,
-            otlp: None,
-            logs,
-            written: Written::default(),
-        })
     }
 
     /// Returns the log level of `--slog-level`.
@@ -301,30 +259,6 @@ impl Flags {
             4..8 => "warn",
             8.. => "error",
         })
-    }
-
-    fn tls(&self, parse: &mut Parse<'_>) -> Option<TlsFiles> {
-        let (certificate, key) = self.tls_certificate.as_ref().zip(self.tls_key.as_ref())?;
-        if let Err(error) = crate::tls::load(certificate, key) {
-            parse.problem("tls-certificate", format!("{error:#}"));
-        }
-        Some(TlsFiles {
-            certificate: unplaced(certificate.clone()),
-            key: unplaced(key.clone()),
-        })
-    }
-
-    fn limits(&self, parse: &mut Parse<'_>) -> Limits {
-        let mut limits = Limits::default();
-        let bytes = self.max_cert_chain_bytes.as_deref();
-        if let Some(bytes) = bytes.and_then(|text| {
-            let form = keys::http::KEYS.maxbody.form;
-            let number = values::number(form.least, form.most, "bytes");
-            parse.value("max-cert-chain-bytes", text, number)
-        }) {
-            limits.body_bytes = bytes as usize;
-        }
-        limits
     }
 
     /// Adds one warning for each ignored flag.

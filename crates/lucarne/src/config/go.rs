@@ -1,6 +1,5 @@
 //! Values of TesseraCT's flags, parsed as in TesseraCT.
 
-use lucarne_ct::Require;
 use lucarne_settings::values::ValueError;
 
 use super::values::{self, Prefix, PrefixError};
@@ -48,13 +47,12 @@ pub(super) fn at_path(prefix: &Prefix, path: &str) -> Result<Prefix, PrefixError
     values::prefix(&format!("https://{}/{path}", prefix.authority()))
 }
 
-/// Shortens an origin: `ct.example.com/2026h1` to `2026h1`; `ct.example.com` stays unchanged.
+/// Shortens an origin to a short name: `ct.example.com/2026h1` to `2026h1`; `ct.example.com` stays
+/// unchanged.
 pub(super) fn short(origin: &str) -> String {
-    origin
-        .rsplit('/')
-        .next()
-        .unwrap_or(origin)
-        .replace(':', "-")
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = origin.rsplit('/').next().unwrap_or(origin);
+    name.replace(|c| !allowed(c), "-")
 }
 
 /// Error: the text is not a supported extended key usage.
@@ -62,12 +60,13 @@ pub(super) fn short(origin: &str) -> String {
 #[error("is neither ServerAuth nor Any")]
 pub(super) struct UnknownUsage;
 
-/// Parses `ServerAuth` or `Any`. TesseraCT allows a list; `Any` overrides all other values in it.
-pub(super) fn require(text: &str) -> Result<Require, UnknownUsage> {
+/// Returns the value of `require` for `ServerAuth` or `Any`. TesseraCT allows a list; `Any`
+/// overrides all other values in it.
+pub(super) fn require(text: &str) -> Result<String, UnknownUsage> {
     let usages: Vec<&str> = text.split(',').map(str::trim).collect();
     match usages.as_slice() {
-        usages if usages.contains(&"Any") => Ok(Require::Any),
-        ["ServerAuth"] => Ok(Require::ServerAuth),
+        usages if usages.contains(&"Any") => Ok("any".to_owned()),
+        ["ServerAuth"] => Ok("server_auth".to_owned()),
         _ => Err(UnknownUsage),
     }
 }

@@ -25,8 +25,9 @@ pub(super) struct Identity {
     pub(super) cache: Option<Located<PathBuf>>,
 }
 
-/// Reads the identity, and the key in its file.
-pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
+/// Reads the identity, and the key in its file. `place` is the place of the data, if the section
+/// does not have it.
+pub(super) fn read(reader: &mut Reader<'_, '_>, place: Option<&DataPlace>) -> Identity {
     let shortname = reader.parse(&KEYS.shortname, values::shortname);
     let shortname = reader.required(&KEYS.shortname, shortname, "rome2026h1");
     let submission = reader.parse(&KEYS.submissionprefix, values::prefix);
@@ -56,7 +57,13 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
         check_name(reader, submission.value.origin());
     }
     let (key, secret) = signer(reader).unzip();
-    let data = place::data(reader);
+    let data = match place {
+        Some(place) => Some(Located {
+            value: place.clone(),
+            line: None,
+        }),
+        None => place::data(reader),
+    };
     let credentials = place::credentials(reader, data.as_ref());
     let cache = cache(reader, data.as_ref());
     Identity {

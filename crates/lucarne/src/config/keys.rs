@@ -17,6 +17,7 @@ pub(crate) mod storage;
 pub(crate) mod tls;
 pub(crate) mod top;
 
+use super::flags::tree::FLAGS;
 use lucarne_settings::{Node, Reader, Report, Section, Table, Value, join, nearest};
 
 /// Mark in the documentation for keys that have the same name and meaning in Sunlight.
@@ -104,23 +105,8 @@ pub(super) fn bucket_of(key: &str) -> Option<&'static str> {
 
 /// Returns the flag for a key of the configuration file, for messages.
 pub(super) fn flag_of(key: &str) -> String {
-    let flag = match key {
-        "shortname" | "submissionprefix" => "origin",
-        "monitoringprefix" => "path-prefix",
-        "secret" => "private-key",
-        "localdirectory" => "storage-dir",
-        "s3bucket" | "gcsbucket" | "azurecontainer" => "bucket",
-        "roots" => "roots-pem-file",
-        "listen" => "http-endpoint",
-        "notafterstart" => "not-after-start",
-        "notafterlimit" => "not-after-limit",
-        "period" => "checkpoint-interval",
-        "checkpointinterval" => "checkpoint-republish-interval",
-        "poolsize" => "pushback-max-outstanding",
-        "ccadbroots" => "roots-remote-fetch-url",
-        other => other,
-    };
-    format!("--{flag}")
+    let flag = FLAGS.iter().find(|(_, name)| *name == key);
+    format!("--{}", flag.map_or(key, |(flag, _)| flag))
 }
 
 const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \

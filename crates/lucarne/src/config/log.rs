@@ -124,12 +124,13 @@ impl LogSettings {
     }
 }
 
-/// Reads one log, and reports all its problems. Returns `None` if an essential part is missing.
+/// Reads one log, and reports all its problems. `place` is the place of its data, if the section
+/// does not have it. Returns `None` if an essential part is missing.
 pub(super) fn read(
     index: usize,
     node: &Node,
     defaults: Option<Section<'_>>,
-    directory: &Path,
+    (directory, place): (&Path, Option<&DataPlace>),
     claims: &mut Claims,
     report: &mut Report,
 ) -> Option<LogSettings> {
@@ -138,7 +139,7 @@ pub(super) fn read(
     let section = section.or(defaults);
     let written = Written::of(&section, &keys::LOG.keys());
     let mut reader = Reader::new(section, &path, directory, report);
-    let parts = Parts::read(&mut reader);
+    let parts = Parts::read(&mut reader, place);
     let who = Claimant {
         index,
         path: &path,
@@ -162,8 +163,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(reader: &mut Reader<'_, '_>) -> Self {
-        let identity = identity::read(reader);
+    fn read(reader: &mut Reader<'_, '_>, place: Option<&DataPlace>) -> Self {
+        let identity = identity::read(reader, place);
         let inception = reader.read(&KEYS.inception);
         let known = reader.list(&KEYS.known_checkpoints, values::checkpoint_url);
         let description = reader
@@ -202,7 +203,7 @@ impl Parts {
         let submission = identity.submission?;
         let origin = submission.value.origin().to_owned();
         Some(LogSettings {
-            line: Some(line),
+            line: (line > 0).then_some(line),
             shortname: identity.shortname?,
             description: self.description.unwrap_or_else(|| origin.clone()),
             metadata: self.metadata,

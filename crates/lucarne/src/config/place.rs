@@ -211,7 +211,7 @@ fn credentials_file(config: &ObjectStoreConfig) -> Option<&Path> {
 ///
 /// # Errors
 /// [`PasswordError`].
-pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPlace, PasswordError> {
+fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPlace, PasswordError> {
     let LockPlace::Server(url) = place else {
         return Err(PasswordError::NoServer);
     };

@@ -11,7 +11,7 @@ use rustls::pki_types::DnsName;
 
 pub(crate) use crate::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 
-pub(crate) use lucarne_settings::values::{duration, number, rfc3339, time};
+pub(crate) use lucarne_settings::values::{rfc3339, time};
 
 /// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
