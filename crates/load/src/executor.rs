@@ -95,6 +95,11 @@ impl Rate {
     pub fn as_per_second(self) -> f64 {
         self.count / self.per.as_secs_f64()
     }
+
+    /// Returns the time of this many events.
+    pub fn time_of(self, events: u64) -> Option<Duration> {
+        Duration::try_from_secs_f64(events as f64 / self.as_per_second()).ok()
+    }
 }
 
 /// A stage of a ramp.

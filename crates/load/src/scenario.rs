@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::exchange::Failure;
-use crate::http::kind;
+use crate::http::{EndpointError, kind};
 use crate::iteration::Iteration;
 use crate::note::Note;
 use crate::recorder::Recorder;
@@ -120,6 +120,15 @@ pub enum PrepareError {
 
 /// Check of a response that arrived before the run.
 const VALID_RESPONSE: &str = "valid HTTP response";
+
+impl From<EndpointError> for PrepareError {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
+            error => PrepareError::Configuration(error.to_string()),
+        }
+    }
+}
 
 impl PrepareError {
     /// Returns the error of a request before the run that has no usable response. `target` names

@@ -1,15 +1,13 @@
-//! Connection options that scenarios over HTTP and TLS share.
+//! Connection options that scenarios over HTTP and TLS share. Each group is flattened into the
+//! flags of a scenario, and read from the keys of its `options` in a plan.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use clap::ValueEnum;
-use lucarne_load::http::{
-    Client, ClientOptions, Endpoint, EndpointError, Identity, TlsOptions, TlsVersion, Version,
-};
+use clap::{Args, ValueEnum};
+use lucarne_load::http::{Client, ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 use lucarne_load::{Failure, PrepareError};
 use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
@@ -171,31 +169,110 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
     texts.join(" or ")
 }
 
-/// Options of connections. Each options type repeats these fields, because serde cannot flatten a
-/// struct into another that denies unknown fields, and a misspelt option must be an error. To
-/// flatten, serde also guesses the type of each value, so `http: 2` or a list of one value would be
-/// refused, and the line of an invalid value would be lost.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectionOptions {
-    pub(crate) http: HttpVersion,
-    pub(crate) insecure: bool,
-    pub(crate) ca: Vec<PathBuf>,
-    pub(crate) cert: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-    pub(crate) server_name: Option<String>,
-    pub(crate) tls_versions: Vec<OfferedTls>,
-    pub(crate) cipher_suites: Vec<String>,
-    pub(crate) groups: Vec<String>,
-    pub(crate) resume: bool,
-    pub(crate) keepalive: bool,
-    pub(crate) timeout: TimeSpan,
-    pub(crate) connect_timeout: TimeSpan,
-    pub(crate) resolve: Vec<ResolveOverride>,
+/// Returns the expected statuses of a scenario that also accepts redirections by default.
+pub(crate) fn expected(given: &[StatusRange]) -> Vec<StatusRange> {
+    match given {
+        [] => vec![StatusRange::class(2), StatusRange::class(3)],
+        given => given.to_vec(),
+    }
+}
+
+/// Version of HTTP, and trust in the server.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpOptions {
+    /// Version of HTTP
+    #[arg(long = "http", value_name = "HTTP", value_enum, default_value_t)]
+    #[serde(rename = "http")]
+    pub version: HttpVersion,
+    /// Accept any TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// PEM file of certificates to trust besides the system's; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub ca: Vec<PathBuf>,
+}
+
+impl HttpOptions {
+    /// Returns the options of a client of the server.
+    pub(crate) fn client(&self) -> ClientOptions {
+        ClientOptions {
+            version: match self.version {
+                HttpVersion::V1 => Version::Http1,
+                HttpVersion::V2 => Version::Http2,
+            },
+            insecure: self.insecure,
+            ca: self.ca.clone(),
+            ..ClientOptions::default()
+        }
+    }
+}
+
+/// Options of the connections of most scenarios.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ConnectionOptions {
+    /// Version of HTTP, and trust in the server.
+    #[command(flatten)]
+    #[serde(rename = "..http")]
+    pub http: HttpOptions,
+    /// Time limit of a request
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
+    pub timeout: TimeSpan,
+    /// Address of a host that is not resolved by DNS
+    #[arg(long, value_name = "HOST=ADDRESS")]
+    #[serde(deserialize_with = "typed::list")]
+    pub resolve: Vec<ResolveOverride>,
 }
 
 impl ConnectionOptions {
-    /// Converts the options for the client.
-    pub(crate) fn options(self) -> Result<Arc<ClientOptions>, PrepareError> {
+    /// Returns the options of a client with these connections.
+    pub(crate) fn client(&self) -> ClientOptions {
+        let resolve = self.resolve.iter();
+        ClientOptions {
+            timeout: self.timeout.0,
+            resolve: resolve.map(|it| (it.0.clone(), it.1)).collect(),
+            ..self.http.client()
+        }
+    }
+}
+
+/// Options of TLS handshakes.
+#[derive(Clone, Debug, PartialEq, Args, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HandshakeOptions {
+    /// PEM file of the client's own certificate
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the key of the client's certificate
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Server name in TLS, instead of the URL's host
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// Versions of TLS to offer [default: both]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub tls_versions: Vec<OfferedTls>,
+    /// Cipher suites to offer, by IANA's names [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cipher_suites: Vec<String>,
+    /// Groups for the key exchange, the preferred one first [default: the client's defaults]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub groups: Vec<String>,
+    /// Resume TLS sessions of earlier connections
+    #[arg(long)]
+    pub resume: bool,
+    /// Time limit of connecting and the TLS handshake together
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
+    pub connect_timeout: TimeSpan,
+}
+
+impl HandshakeOptions {
+    /// Returns the options of a client with these handshakes.
+    pub(crate) fn client(
+        self,
+        connection: &ConnectionOptions,
+    ) -> Result<ClientOptions, PrepareError> {
         let identity = match (self.cert, self.key) {
             (Some(certificates), Some(key)) => Some(Identity { certificates, key }),
             (None, None) => None,
@@ -210,18 +287,9 @@ impl ConnectionOptions {
             OfferedTls::V1_2 => TlsVersion::V1_2,
             OfferedTls::V1_3 => TlsVersion::V1_3,
         };
-        Ok(Arc::new(ClientOptions {
-            version: match self.http {
-                HttpVersion::V1 => Version::Http1,
-                HttpVersion::V2 => Version::Http2,
-            },
-            insecure: self.insecure,
-            ca: self.ca,
-            timeout: self.timeout.0,
+        Ok(ClientOptions {
             connect_timeout: self.connect_timeout.0,
-            keepalive: self.keepalive,
             resume: self.resume,
-            resolve: self.resolve.into_iter().map(|it| (it.0, it.1)).collect(),
             tls: TlsOptions {
                 versions: self.tls_versions.iter().map(version).collect(),
                 suites: given(self.cipher_suites),
@@ -229,8 +297,8 @@ impl ConnectionOptions {
                 identity,
                 server_name: self.server_name,
             },
-            ..ClientOptions::default()
-        }))
+            ..connection.client()
+        })
     }
 }
 
@@ -238,18 +306,6 @@ impl ConnectionOptions {
 fn given(mut texts: Vec<String>) -> Vec<String> {
     texts.retain(|text| !text.is_empty());
     texts
-}
-
-/// Resolves the server of `url`.
-pub(crate) async fn resolve(
-    url: &str,
-    options: &ClientOptions,
-) -> Result<Arc<Endpoint>, PrepareError> {
-    let endpoint = Endpoint::resolve(url, options).await;
-    endpoint.map_err(|error| match error {
-        EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-        error => wrong(error),
-    })
 }
 
 /// Connects once, so that an error that would fail every request is reported before the first
@@ -278,7 +334,7 @@ pub(crate) fn wrong(message: impl Display) -> PrepareError {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches};
+    use clap::Command;
 
     use super::*;
 
@@ -317,22 +373,17 @@ mod tests {
     }
 
     /// Returns the files of two `--ca` flags.
-    fn two_files<O: Args + FromArgMatches>(ca: fn(&O) -> &[PathBuf]) -> Vec<PathBuf> {
+    fn two_files<O: Args>(ca: fn(O) -> Vec<PathBuf>) -> Vec<PathBuf> {
         let command = O::augment_args(Command::new("load"));
         let matches = command.try_get_matches_from(["load", "--ca", "a.pem", "--ca", "b.pem"]);
-        ca(&O::from_arg_matches(&matches.unwrap()).unwrap()).to_vec()
+        ca(O::from_arg_matches(&matches.unwrap()).unwrap())
     }
 
     #[test]
     fn ca_may_be_repeated() {
         for files in [
-            two_files(|options: &crate::rest::RestOptions| &options.ca),
-            two_files(|options: &crate::tls::TlsScenarioOptions| &options.ca),
-            two_files(|options: &crate::acme::AcmeOptions| &options.ca),
-            two_files(|options: &crate::s3::S3Options| &options.ca),
-            two_files(|options: &crate::proxy::ProxyScenarioOptions| &options.ca),
-            two_files(|options: &crate::ct::read::CtReadOptions| &options.ca),
-            two_files(|options: &crate::ct::write::CtWriteOptions| &options.ca),
+            two_files(|options: HttpOptions| options.ca),
+            two_files(|options: crate::proxy::ProxyScenarioOptions| options.ca),
         ] {
             assert_eq!(files, [PathBuf::from("a.pem"), PathBuf::from("b.pem")]);
         }

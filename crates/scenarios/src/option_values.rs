@@ -5,22 +5,9 @@ use std::num::ParseFloatError;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::Resettable;
-use clap::{Args, Command};
 use lucarne_settings::typed;
 use lucarne_settings::values::{self, ValueError};
 use serde::{Deserialize, Deserializer};
-
-/// Returns the options without any flags, that is, with the defaults of all flags. Environment
-/// variables are ignored, because they are not defaults.
-pub(crate) fn defaults<O: Args>() -> O {
-    let flags = O::augment_args(Command::new("options").no_binary_name(true));
-    let flags = flags.mut_args(|flag| flag.env(Resettable::Reset));
-    flags
-        .try_get_matches_from([""; 0])
-        .and_then(|nothing| O::from_arg_matches(&nothing))
-        .expect("every flag has a default, or can be left out")
-}
 
 /// A duration, written `60s`, `1m30s` or `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +18,12 @@ impl TimeSpan {
     #[must_use]
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
+    }
+
+    /// Returns a span of this many milliseconds.
+    #[must_use]
+    pub const fn milliseconds(milliseconds: u64) -> Self {
+        Self(Duration::from_millis(milliseconds))
     }
 }
 

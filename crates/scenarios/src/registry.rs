@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use clap::builder::Resettable;
 use clap::{Args, Command};
 use lucarne_load::plan::Kind;
 use lucarne_load::{PrepareError, Scenario};
-use lucarne_settings::typed;
+use lucarne_settings::{Node, Report, typed};
 use serde::de::DeserializeOwned;
 
+use crate::connection_options::{ConnectionOptions, HandshakeOptions, HttpOptions};
 use crate::{acme, ct, proxy, rest, s3, tls};
 
 /// Threshold: every check of every scenario passes.
@@ -34,80 +36,79 @@ pub fn scenario(name: &str) -> Option<Kind> {
 #[must_use]
 pub fn scenarios() -> Vec<Kind> {
     vec![
-        kind(
-            "acme",
-            "sends requests to ACME servers, or enrols for certificates and checks them",
-            acme::build,
-        ),
-        kind(
-            "ct-write",
-            "submits certificates to Certificate Transparency logs, and verifies the SCTs",
-            ct::write::build,
-        )
-        .demanding(&[CHECKS, FAILED, RESET, ACCEPTED]),
-        kind(
-            "ct-read",
-            "reads Certificate Transparency logs, and verifies the responses",
-            ct::read::build,
-        )
-        .demanding(&[CHECKS, FAILED, RESET, THROTTLED]),
-        kind(
-            "s3",
-            "writes, reads and deletes objects in S3 stores",
-            s3::build,
-        ),
-        structured(
-            "rest",
-            "sends requests to any HTTP API, and checks the responses",
-            rest::STRUCTURED,
-            rest::build,
-        ),
-        kind(
-            "proxy",
-            "requests hosts through an intercepting proxy, and checks its certificates",
-            proxy::build,
-        ),
-        kind(
-            "tls",
-            "measures TLS handshakes, and checks the servers' certificates",
-            tls::build,
-        ),
+        kind("acme", &[], acme::build),
+        kind("ct-write", &[], ct::write::build).demanding(&[CHECKS, FAILED, RESET, ACCEPTED]),
+        kind("ct-read", &[], ct::read::build).demanding(&[CHECKS, FAILED, RESET, THROTTLED]),
+        kind("s3", &[], s3::build),
+        kind("rest", rest::STRUCTURED, rest::build),
+        kind("proxy", &[], proxy::build),
+        kind("tls", &[], tls::build),
     ]
 }
 
-/// Returns a kind with options `O`: its keys in a plan, and its flags on the command line.
+/// Returns a kind with options `O`: its keys in a plan are its flags on the command line, and
+/// `more` keys that have no flag.
 fn kind<O>(
     name: &'static str,
-    about: &'static str,
-    build: fn(O, u64) -> Result<Arc<dyn Scenario>, PrepareError>,
-) -> Kind
-where
-    O: Args + DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    structured(name, about, &[], build)
-}
-
-/// Returns a kind with further keys that have no flag.
-fn structured<O>(
-    name: &'static str,
-    about: &'static str,
     more: &'static [&'static str],
     build: fn(O, u64) -> Result<Arc<dyn Scenario>, PrepareError>,
 ) -> Kind
 where
     O: Args + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    Kind::new(name, about, move |node, path, report| {
-        let known = keys::<O>();
-        let known: Vec<&str> = known
-            .iter()
-            .map(String::as_str)
-            .chain(more.iter().copied())
-            .collect();
-        let options: O = typed::read(node, path, &known, report)?;
+    Kind::new(name, move |node, path, report| {
+        let options: O = read(node, path, more, report)?;
         Some(Box::new(move |seed| build(options.clone(), seed)))
     })
     .demanding(USUAL)
+}
+
+/// Reads the options `O` from their keys in a plan, and from `more` keys that have no flag.
+pub(crate) fn read<O: Args + DeserializeOwned>(
+    node: &Node,
+    path: &str,
+    more: &[&str],
+    report: &mut Report,
+) -> Option<O> {
+    let keys = keys::<O>();
+    let known: Vec<&str> = keys.iter().map(String::as_str).collect();
+    typed::read(node, path, &[&known, more].concat(), report)
+}
+
+/// Returns the options without any flags, that is, with the defaults of all flags. Environment
+/// variables are ignored, because they are not defaults.
+fn defaults<O: Args>() -> O {
+    let flags = O::augment_args(Command::new("options").no_binary_name(true));
+    let flags = flags.mut_args(|flag| flag.env(Resettable::Reset));
+    flags
+        .try_get_matches_from([""; 0])
+        .and_then(|nothing| O::from_arg_matches(&nothing))
+        .expect("every flag has a default, or can be left out")
+}
+
+macro_rules! defaults_of_flags {
+    ($($options:ty),+ $(,)?) => {$(
+        impl Default for $options {
+            fn default() -> Self {
+                defaults()
+            }
+        }
+    )+};
+}
+
+defaults_of_flags! {
+    HttpOptions,
+    ConnectionOptions,
+    HandshakeOptions,
+    acme::AcmeOptions,
+    ct::LogOptions,
+    ct::SubmissionOptions,
+    ct::write::CtWriteOptions,
+    ct::read::CtReadOptions,
+    s3::S3Options,
+    rest::RestOptions,
+    proxy::ProxyScenarioOptions,
+    tls::TlsScenarioOptions,
 }
 
 /// Returns the plan keys of `O`: its long flags, in k6's camelCase.
@@ -133,7 +134,7 @@ fn camel_case(flag: &str) -> String {
 mod tests {
     use std::fmt::Debug;
 
-    use lucarne_settings::{Report, tree};
+    use lucarne_settings::tree;
 
     use super::*;
 

@@ -3,6 +3,10 @@
 //! Serde stops at the first error. This module tries every key, so that a report has all errors
 //! with their lines. For an unknown key, the report suggests the nearest known key. Missing fields
 //! without a default are reported only if all other fields are valid.
+//!
+//! A field that is renamed to a name with two leading dots (`#[serde(rename = "..limits")]`) is a
+//! group: its struct is read from the keys of the same map. A struct with groups and its groups
+//! must not deny unknown fields; [`read`] reports unknown keys.
 
 mod error;
 mod node;
@@ -220,6 +224,62 @@ mod tests {
     fn nothing_written_is_the_default() {
         assert_eq!(options("").0, Some(Options::default()));
         assert_eq!(options("maxDelay:\n").0, Some(Options::default()));
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default)]
+    struct Grouped {
+        name: String,
+        #[serde(rename = "..first")]
+        first: Inner,
+        #[serde(rename = "..second")]
+        second: Second,
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default)]
+    struct Inner {
+        size: u32,
+        ports: Vec<u16>,
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default)]
+    struct Second {
+        kind: Kind,
+    }
+
+    #[test]
+    fn groups_are_read_from_the_keys_of_the_same_map() {
+        let known = ["name", "size", "ports", "kind"];
+        let grouped = |yaml: &str| {
+            let mut report = Report::on(Some(std::path::Path::new("p")));
+            let read = read::<Grouped>(&tree::parse(yaml).unwrap(), "o", &known, &mut report);
+            (read, report.problem_lines())
+        };
+        let expected = Grouped {
+            name: "2".into(),
+            first: Inner {
+                size: 3,
+                ports: vec![4],
+            },
+            second: Second { kind: Kind::Webpki },
+        };
+        let text = "size: 3\nname: 2\nkind: webpki\nports: 4\n";
+        assert_eq!(grouped(text), (Some(expected), Vec::new()));
+        assert_eq!(grouped("").0, Some(Grouped::default()));
+        let (_, said) =
+            grouped("size: x\nname: a\nports:\n- 1\n- y\n..first: 1\nkind: z\nkind: rsa\n");
+        assert_eq!(
+            said,
+            [
+                "p:1: o.size: `x` is not a whole number",
+                "p:5: o.ports[1]: `y` is not a whole number from 0 to 65535",
+                "p:6: o...first: no such key; the keys are name, size, ports, kind",
+                "p:7: o.kind: `z` is not one of rsa, webpki",
+                "p:8: o.kind: is given twice, first on line 7",
+            ]
+        );
     }
 
     #[derive(Debug, Deserialize)]

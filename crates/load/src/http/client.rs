@@ -73,8 +73,13 @@ fn reason(idle: Duration) -> Resent {
 }
 
 impl Client {
-    /// Creates a client without a connection.
+    /// Creates a client without a connection. The client resumes only its own TLS sessions.
     pub fn new(endpoint: Arc<Endpoint>, options: Arc<ClientOptions>) -> Self {
+        let endpoint = if options.resume {
+            endpoint.with_own_sessions()
+        } else {
+            endpoint
+        };
         Self {
             endpoint,
             options,

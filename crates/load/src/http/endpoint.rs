@@ -107,8 +107,7 @@ impl Endpoint {
 
     /// Returns the same server with separate TLS sessions, for a user whose handshakes must not
     /// depend on other users.
-    #[must_use]
-    pub fn with_own_sessions(&self) -> Arc<Self> {
+    pub(super) fn with_own_sessions(&self) -> Arc<Self> {
         let own =
             |(config, name): &(Arc<_>, _)| (tls::with_own_sessions(config), Clone::clone(name));
         Arc::new(Self {

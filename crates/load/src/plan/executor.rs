@@ -129,12 +129,9 @@ fn constant_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
         None => reader.required("duration", duration, "60s"),
     };
     let rate = rate?;
-    let goal = options
-        .iterations
-        .map(|goal| goal as f64 / rate.as_per_second());
-    let duration = match (duration, goal) {
-        (Some(duration), _) => duration.value,
-        (None, goal) => Duration::try_from_secs_f64(goal?).ok()?,
+    let duration = match duration {
+        Some(duration) => duration.value,
+        None => rate.time_of(options.iterations?)?,
     };
     Some(ExecutorConfig::ConstantArrivalRate {
         rate,

@@ -18,8 +18,6 @@ type Read = Box<dyn Fn(&Node, &str, &mut Report) -> Option<Build> + Send + Sync>
 pub struct Kind {
     /// Name of the kind in plans.
     pub name: &'static str,
-    /// Description in one line.
-    pub about: &'static str,
     /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: &'static [&'static str],
     read: Read,
@@ -30,12 +28,10 @@ impl Kind {
     /// reports all errors.
     pub fn new(
         name: &'static str,
-        about: &'static str,
         read: impl Fn(&Node, &str, &mut Report) -> Option<Build> + Send + Sync + 'static,
     ) -> Self {
         Kind {
             name,
-            about,
             demands: &[],
             read: Box::new(read),
         }

@@ -39,7 +39,7 @@ impl VirtualUser for Nothing {
 }
 
 fn kinds() -> Vec<Kind> {
-    vec![Kind::new("ct-write", "writes", |node, path, report| {
+    vec![Kind::new("ct-write", |node, path, report| {
         let known = &["logUrl", "dupChance"];
         let options: Options = typed::read(node, path, known, report)?;
         Some(Box::new(move |_| match options.log_url.as_str() {

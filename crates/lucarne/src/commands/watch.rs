@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lucarne_load::{PrepareError, Verdict};
+use lucarne_scenarios::connection_options::HttpOptions;
 use lucarne_scenarios::ct::LogOptions;
+use lucarne_scenarios::option_values::TimeSpan;
 
 use self::history::History;
 use self::log::{Look, Watched};
@@ -87,11 +89,14 @@ impl Options {
             log_url: vec![self.url.clone()],
             origin: self.origin.iter().cloned().collect(),
             log_public_key: self.log_public_key.iter().cloned().collect(),
-            insecure: self.insecure,
-            ca: self.ca.clone(),
-            timeout: self.timeout,
+            http: HttpOptions {
+                insecure: self.insecure,
+                ca: self.ca.clone(),
+                ..HttpOptions::default()
+            },
+            timeout: TimeSpan(self.timeout),
             // Only --stale-after limits the age.
-            max_checkpoint_age: Duration::from_secs(100 * 365 * 86_400),
+            max_checkpoint_age: TimeSpan::seconds(100 * 365 * 86_400),
             ..LogOptions::default()
         }
     }

@@ -8,13 +8,13 @@ use lucarne_mint::KeyType;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::connection_options::ResolveOverride;
-use crate::option_values::{HttpVersion, TimeSpan, defaults};
+use crate::connection_options::ConnectionOptions;
+use crate::option_values::TimeSpan;
 use crate::rest::Header;
 
 /// Server and flow of the scenario.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct AcmeOptions {
     /// URL of the server's directory
     #[arg(long, value_name = "URL", default_value = "")]
@@ -63,7 +63,7 @@ pub struct AcmeOptions {
     #[serde(deserialize_with = "typed::parsed")]
     pub tls_alpn01_listen: SocketAddr,
     /// Interval between polls of an unfinished object, if the server states none
-    #[arg(long, value_name = "TIME", default_value_t = POLL)]
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::milliseconds(500))]
     pub poll: TimeSpan,
     /// Time limit of a validation or an issuance
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
@@ -77,34 +77,15 @@ pub struct AcmeOptions {
     )]
     #[serde(deserialize_with = "crate::rest::headers")]
     pub headers: Vec<Header>,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Accept any TLS certificate
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
-    /// Time limit of a request
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub timeout: TimeSpan,
-    /// Address of a host that is not resolved by DNS
-    #[arg(long, value_name = "HOST=ADDRESS")]
-    #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<ResolveOverride>,
+    /// Connections to the server.
+    #[command(flatten)]
+    #[serde(rename = "..connection")]
+    pub connection: ConnectionOptions,
 }
 
 /// Pebble's ports, which need no privileges.
 const HTTP01: &str = "127.0.0.1:5002";
 const TLS_ALPN01: &str = "127.0.0.1:5001";
-const POLL: TimeSpan = TimeSpan(std::time::Duration::from_millis(500));
-
-impl Default for AcmeOptions {
-    fn default() -> Self {
-        defaults()
-    }
-}
 
 /// Flows of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]

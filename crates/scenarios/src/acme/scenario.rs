@@ -1,16 +1,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::{Client, Endpoint, EndpointError, Request};
+use lucarne_load::http::{Client, Endpoint, Request};
 use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 use super::client::AcmeClient;
 use super::enrol::VALIDATED;
 use super::options::{AcmeOptions, ChallengeType};
 use super::probe::RENEWAL_INFO_RETRY_AFTER;
-use super::shared_state::{SharedState, wrong};
+use super::shared_state::SharedState;
 use super::step::StepTags;
 use super::user::AcmeUser;
+use crate::connection_options::wrong;
 use crate::framing;
 use crate::preparing::{self, Retries};
 use crate::rest::Header;
@@ -72,11 +73,7 @@ impl Scenario for Acme {
 
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
-        let endpoint = Endpoint::resolve(&shared.origin, &shared.client).await;
-        let endpoint = endpoint.map_err(|error| match error {
-            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            error => wrong(error.to_string()),
-        })?;
+        let endpoint = Endpoint::resolve(&shared.origin, &shared.client).await?;
         // Responses are judged under load; only the reachability is checked in advance.
         let mut client = Client::new(endpoint.clone(), shared.client.clone());
         let headers = shared.headers(None);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use lucarne_load::PrepareError;
-use lucarne_load::http::{ClientOptions, Endpoint, Version};
+use lucarne_load::http::{ClientOptions, Endpoint};
 use tokio::sync::OnceCell;
 use url::{Position, Url};
 
@@ -14,7 +14,7 @@ use super::nonces::NoncePool;
 use super::options::{AcmeOptions, Flow};
 use super::rate_limits::RateLimits;
 use super::responder::Responder;
-use crate::option_values::HttpVersion;
+use crate::connection_options::wrong;
 use crate::rest::Header;
 
 /// State that all users share.
@@ -68,7 +68,10 @@ impl SharedState {
             account: OnceCell::new(),
             directory: OnceLock::new(),
             ids: given_ids(&options)?,
-            client: Arc::new(client_options(&options)),
+            client: Arc::new(ClientOptions {
+                max_body: 1 << 20,
+                ..options.connection.client()
+            }),
             endpoint: OnceLock::new(),
             options,
         })
@@ -114,25 +117,4 @@ pub(super) fn given_ids(options: &AcmeOptions) -> Result<Vec<String>, PrepareErr
     let ids = certificates.iter().map(|der| certificate::renewal_id(der));
     let ids: Option<Vec<_>> = ids.collect();
     ids.ok_or_else(|| failed(&"a certificate has no authority key identifier"))
-}
-
-pub(super) fn client_options(options: &AcmeOptions) -> ClientOptions {
-    let resolve = options.resolve.iter();
-    let resolve = resolve.map(|resolve| (resolve.0.clone(), resolve.1));
-    ClientOptions {
-        version: match options.http {
-            HttpVersion::V1 => Version::Http1,
-            HttpVersion::V2 => Version::Http2,
-        },
-        insecure: options.insecure,
-        ca: options.ca.clone(),
-        timeout: options.timeout.0,
-        resolve: resolve.collect(),
-        max_body: 1 << 20,
-        ..ClientOptions::default()
-    }
-}
-
-pub(super) fn wrong(message: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(message.into())
 }

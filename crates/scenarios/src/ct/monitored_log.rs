@@ -16,10 +16,10 @@ use super::checks::{self, CheckSink, Finding, TaggedRecorder};
 use super::fetch::{Fetch, FetchError};
 use super::http_fetcher::HttpFetcher;
 use super::monitor::{Inconsistency, Monitor, root_at};
-use super::options::AuditLevel;
+use super::options::{AuditLevel, LogOptions};
 use super::outage::Outage;
 use super::pending_scts::{PendingScts, SctCounts};
-use super::target::{LogOptions, Target, faulty};
+use super::target::{Target, faulty};
 use super::tile_cache::TileCache;
 use super::tree_heads::{TreeHead, TreeHeads};
 use super::{ExtraData, Submission};
@@ -131,30 +131,36 @@ pub(super) async fn audit<'l>(
 }
 
 impl MonitoredLog {
-    /// Starts monitoring. The current tree is the first verified tree.
-    pub(crate) async fn begin(target: Target, options: &LogOptions) -> Result<Self, PrepareError> {
+    /// Starts monitoring, with the level of the audit and the maximum merge delay. The current tree
+    /// is the first verified tree.
+    pub(crate) async fn begin(
+        target: Target,
+        options: &LogOptions,
+        audit: AuditLevel,
+        mmd: Duration,
+    ) -> Result<Self, PrepareError> {
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
             .map_err(|error| wrong(format!("the key of {}: {error}", target.url)))?;
         let tree_heads = TreeHeads::new(
             verifier,
-            options.max_checkpoint_age,
-            options.clock_tolerance,
+            options.max_checkpoint_age.0,
+            options.clock_tolerance.0,
         );
         let monitored = Self {
             tree_heads: Mutex::new(tree_heads),
             tile_cache: Arc::default(),
             outage: Arc::new(Outage::new(options.expect_restarts)),
             pending_scts: Mutex::default(),
-            audit: options.audit,
-            mmd: options.mmd,
-            interval: options.checkpoint_interval,
-            clock_tolerance: options.clock_tolerance,
+            audit,
+            mmd,
+            interval: options.poll_interval.0,
+            clock_tolerance: options.clock_tolerance.0,
             monitor: tokio::sync::Mutex::new(None),
             excused: Mutex::new(0),
             cut_off: AtomicBool::new(false),
             target,
         };
-        if options.audit != AuditLevel::None {
+        if audit != AuditLevel::None {
             monitored.start().await?;
         }
         Ok(monitored)

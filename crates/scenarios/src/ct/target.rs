@@ -1,65 +1,23 @@
 //! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64_simd::STANDARD;
 use lucarne_ct::{CheckpointError, CheckpointVerifier, given_public_key};
 use lucarne_load::PrepareError;
-use lucarne_load::http::{
-    Client, ClientOptions, Endpoint, EndpointError, Request, Response, Version,
-};
+use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
 use lucarne_settings::values;
 use serde::Deserialize;
 
 use super::TemporalInterval;
 use super::checks::{self, Finding};
 use super::fetch;
-use super::options::AuditLevel;
+use super::options::{LogOptions, SubmissionOptions};
 use super::sct::excerpt;
 use super::tree_heads::unverified;
 use crate::connection_options::wrong;
-use crate::option_values::HttpVersion;
 use crate::preparing::{self, Retries};
-
-/// Options about logs that both scenarios share.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// Monitoring URLs of the logs.
-    pub log_url: Vec<String>,
-    /// Submission URLs, if different.
-    pub write_log_url: Vec<String>,
-    /// Origins of the logs, as in their checkpoints.
-    pub origin: Vec<String>,
-    /// Public keys: base64 of DER, or PEM files.
-    pub log_public_key: Vec<String>,
-    /// Level of the checks during the load.
-    pub audit: AuditLevel,
-    /// Time within which a checkpoint must cover an entry.
-    pub mmd: Duration,
-    /// Age at which a checkpoint is stale.
-    pub max_checkpoint_age: Duration,
-    /// Interval between polls of the checkpoint.
-    pub checkpoint_interval: Duration,
-    /// Allowed difference between the clocks.
-    pub clock_tolerance: Duration,
-    /// Whether the log may be restarted.
-    pub expect_restarts: bool,
-    /// Token of every request (`Authorization: Bearer …`).
-    pub bearer_token: Option<String>,
-    /// Token of submissions, if different.
-    pub bearer_token_write: Option<String>,
-    /// HTTP version.
-    pub http: HttpVersion,
-    /// Whether any TLS certificate is accepted.
-    pub insecure: bool,
-    /// More certificates to trust, in PEM.
-    pub ca: Vec<PathBuf>,
-    /// Time limit of a request.
-    pub timeout: Duration,
-}
 
 /// A log whose parameters are known.
 #[derive(Clone, Debug)]
@@ -105,11 +63,11 @@ impl LogOptions {
     ///
     /// # Errors
     /// If no log is configured, a log does not respond, or it contradicts the options.
-    pub async fn targets(&self) -> Result<Vec<Target>, PrepareError> {
-        if self.log_url.is_empty() && self.write_log_url.is_empty() {
+    pub async fn targets(&self, to: &SubmissionOptions) -> Result<Vec<Target>, PrepareError> {
+        if self.log_url.is_empty() && to.write_log_url.is_empty() {
             return Err(wrong("no log is configured: use --log-url URL"));
         }
-        let count = self.log_url.len().max(self.write_log_url.len());
+        let count = self.log_url.len().max(to.write_log_url.len());
         for (name, list) in [
             ("origin", &self.origin),
             ("log-public-key", &self.log_public_key),
@@ -122,7 +80,7 @@ impl LogOptions {
         let retries = Retries::over_restarts(self.expect_restarts);
         let mut targets = Vec::with_capacity(count);
         for number in 0..count {
-            targets.push(self.target(number, retries).await?);
+            targets.push(self.target(number, to, retries).await?);
         }
         Ok(targets)
     }
@@ -133,18 +91,24 @@ impl LogOptions {
     /// # Errors
     /// If the log does not respond, or contradicts the options.
     pub async fn monitored(&self) -> Result<Target, PrepareError> {
-        self.target(0, Retries::OfMonitor).await
+        let to = SubmissionOptions::default();
+        self.target(0, &to, Retries::OfMonitor).await
     }
 
-    async fn target(&self, number: usize, retries: Retries) -> Result<Target, PrepareError> {
-        let write = self.write_log_url.get(number);
+    async fn target(
+        &self,
+        number: usize,
+        to: &SubmissionOptions,
+        retries: Retries,
+    ) -> Result<Target, PrepareError> {
+        let write = to.write_log_url.get(number);
         let url = self
             .log_url
             .get(number)
             .or(write)
             .map_or("", String::as_str);
         let client = Arc::new(self.client());
-        let given = resolve(url, &client).await?;
+        let given = Endpoint::resolve(url, &client).await?;
         let origin = self.origin.get(number);
         let key = self
             .log_public_key
@@ -162,8 +126,8 @@ impl LogOptions {
             ))
         };
         let target = Target {
-            monitoring: resolve(reading, &client).await?,
-            submission: resolve(writing, &client).await?,
+            monitoring: Endpoint::resolve(reading, &client).await?,
+            submission: Endpoint::resolve(writing, &client).await?,
             origin: origin
                 .cloned()
                 .or_else(|| metadata.origin())
@@ -175,38 +139,13 @@ impl LogOptions {
             temporal_interval: metadata.temporal_interval(),
             retries,
             url: url.trim_end_matches('/').to_owned(),
-            writer: Arc::new(self.writer()),
+            writer: Arc::new(self.writer(to)),
             client,
         };
         let itself = (metadata.spki(), metadata.origin());
         let known = itself == (Some(target.spki.clone()), Some(target.origin.clone()));
         target.prove(known).await?;
         Ok(target)
-    }
-
-    fn client(&self) -> ClientOptions {
-        ClientOptions {
-            version: match self.http {
-                HttpVersion::V1 => Version::Http1,
-                HttpVersion::V2 => Version::Http2,
-            },
-            insecure: self.insecure,
-            ca: self.ca.clone(),
-            timeout: self.timeout,
-            bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
-            ..ClientOptions::default()
-        }
-    }
-
-    fn writer(&self) -> ClientOptions {
-        let reading = self.client();
-        let token = self.bearer_token_write.clone();
-        ClientOptions {
-            bearer_token: token
-                .filter(|token| !token.is_empty())
-                .or_else(|| reading.bearer_token.clone()),
-            ..reading
-        }
     }
 }
 
@@ -304,15 +243,6 @@ async fn ask(
         Err(failure) if !response.is_too_long => Err(PrepareError::of_request(url, failure)),
         _ => Ok(response),
     }
-}
-
-async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, PrepareError> {
-    Endpoint::resolve(url, options)
-        .await
-        .map_err(|error| match error {
-            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            _ => wrong(error),
-        })
 }
 
 /// The reasons why a log has no usable `log.v3.json`.

@@ -7,7 +7,7 @@ use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::connection_options::StatusRange;
-use crate::option_values::{TimeSpan, defaults};
+use crate::option_values::TimeSpan;
 
 /// Proxy, hosts and checks of the scenario.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
@@ -66,12 +66,6 @@ pub struct ProxyScenarioOptions {
 
 /// Default of the host names: a reserved domain (RFC 6761).
 const TEMPLATE: &str = "host-{}.test";
-
-impl Default for ProxyScenarioOptions {
-    fn default() -> Self {
-        defaults()
-    }
-}
 
 impl ProxyScenarioOptions {
     /// Returns the names of all hosts, in the order of their turns.

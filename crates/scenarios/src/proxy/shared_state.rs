@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use lucarne_load::PrepareError;
-use lucarne_load::http::{ClientOptions, EndpointError, Trust, Tunnel, trust_only};
+use lucarne_load::http::{ClientOptions, Trust, Tunnel, trust_only};
 
 use super::certificates::Certificates;
 use super::options::ProxyScenarioOptions;
-use crate::connection_options::{StatusRange, wrong};
+use crate::connection_options::{StatusRange, expected, wrong};
 use crate::url_characters;
 
 /// State that all users share.
@@ -39,14 +39,9 @@ impl SharedState {
                 "all hosts would have the name `{template}`: write {{}} for the number"
             )));
         }
-        let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
         Ok(Self {
             hosts,
-            expect: if options.expect.is_empty() {
-                usual().collect()
-            } else {
-                options.expect.clone()
-            },
+            expect: expected(&options.expect),
             options,
             ready: OnceLock::new(),
         })
@@ -71,11 +66,7 @@ impl SharedState {
             let encoded = base64_simd::STANDARD.encode_to_string(user);
             format!("Basic {encoded}")
         });
-        let tunnel = Tunnel::resolve(&self.options.proxy, Arc::new(options), basic).await;
-        tunnel.map_err(|error| match error {
-            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            error => wrong(error.to_string()),
-        })
+        Ok(Tunnel::resolve(&self.options.proxy, Arc::new(options), basic).await?)
     }
 
     /// Returns the trusted issuers: only the proxy's CA if configured, otherwise the system's
@@ -88,8 +79,6 @@ impl SharedState {
         if files.iter().all(|file| file.as_os_str().is_empty()) {
             return Ok(Some(Trust::system()));
         }
-        trust_only(files)
-            .map(Some)
-            .map_err(|error| wrong(error.to_string()))
+        Ok(Some(trust_only(files)?))
     }
 }

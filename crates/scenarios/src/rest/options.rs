@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::files::{self, FileError};
 use super::rows::DataOptions;
-use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
-use crate::option_values::{HttpVersion, TimeSpan, defaults};
+use crate::connection_options::{ConnectionOptions, HandshakeOptions, Pause, StatusRange};
+use crate::option_values::TimeSpan;
 use crate::s3::Size;
 
 /// Requests of the scenario, and the settings for sending them.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct RestOptions {
     /// URL of the one request, with templates ({{unique}}, {{counter(to=99)}}, …) in path and query
     #[arg(long, value_name = "URL")]
@@ -61,50 +61,18 @@ pub struct RestOptions {
     /// Lifetime of a connection
     #[arg(long, value_enum, default_value_t)]
     pub connections: Connections,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Accept any TLS certificate
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
-    /// PEM file of the client's own certificate
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<PathBuf>,
-    /// PEM file of the key of the client's certificate
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
-    /// Server name in TLS, instead of the URL's host
-    #[arg(long, value_name = "NAME")]
-    pub server_name: Option<String>,
-    /// Versions of TLS to offer [default: both]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub tls_versions: Vec<OfferedTls>,
-    /// Cipher suites to offer, by IANA's names [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub cipher_suites: Vec<String>,
-    /// Groups for the key exchange, the preferred one first [default: the client's defaults]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub groups: Vec<String>,
-    /// Resume TLS sessions of earlier connections
-    #[arg(long)]
-    pub resume: bool,
-    /// Time limit of a request
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub timeout: TimeSpan,
+    /// Connections to the servers.
+    #[command(flatten)]
+    #[serde(rename = "..connection")]
+    pub connection: ConnectionOptions,
+    /// TLS handshakes with the servers.
+    #[command(flatten)]
+    #[serde(rename = "..handshake")]
+    pub handshake: HandshakeOptions,
     /// Limit of all response bodies in memory together, decoded or not; bodies that no check needs
     /// are not kept
     #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
     pub max_body: Size,
-    /// Time limit of connecting and the TLS handshake together
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
-    pub connect_timeout: TimeSpan,
-    /// Address of a host that is not resolved by DNS
-    #[arg(long, value_name = "HOST=ADDRESS")]
-    #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<ResolveOverride>,
 
     /// Files with rows of values by name: an iteration uses one row of each.
     #[arg(skip)]
@@ -125,12 +93,6 @@ pub struct RestOptions {
 
 /// Keys that exist only in plans.
 pub(crate) const STRUCTURED: &[&str] = &["data", "vars", "checks", "steps", "requests"];
-
-impl Default for RestOptions {
-    fn default() -> Self {
-        defaults()
-    }
-}
 
 /// A request of a list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

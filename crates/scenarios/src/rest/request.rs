@@ -11,7 +11,7 @@ use super::options::{Header, Json, Step};
 use super::response_checks::{ChecksError, ResponseChecks};
 use super::targets::Target;
 use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
-use crate::connection_options::{Pause, StatusRange, list};
+use crate::connection_options::{Pause, StatusRange, expected, list};
 use crate::framing::{self, FramingError};
 use crate::interned::intern;
 use crate::url_characters::{self, UrlCharacterError};
@@ -205,10 +205,7 @@ impl Compiler<'_> {
         let headers: Vec<(String, Template)> = headers.collect();
         let body = target.body.map(RequestBody::Bytes);
         framed(&headers, body.as_ref())?;
-        let expect = match expect {
-            [] => vec![StatusRange::class(2), StatusRange::class(3)],
-            given => given.to_vec(),
-        };
+        let expect = expected(expect);
         Ok(Request {
             status_check: intern(&format!("status is {}", list(&expect))),
             headers,

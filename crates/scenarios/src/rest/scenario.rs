@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lucarne_load::http::Endpoint;
 use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::options::RestOptions;
 use super::shared_state::SharedState;
 use super::user::RestUser;
-use crate::connection_options::{self};
+use crate::connection_options::reach;
 
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
@@ -35,11 +36,11 @@ impl Scenario for Rest {
         let shared = &self.0;
         let mut endpoints = Vec::new();
         for server in &shared.servers {
-            endpoints.push(connection_options::resolve(server, &shared.options).await?);
+            endpoints.push(Endpoint::resolve(server, &shared.options).await?);
         }
         let _ = shared.endpoints.set(endpoints);
         for mut client in shared.clients() {
-            connection_options::reach(&mut client).await?;
+            reach(&mut client).await?;
         }
         Ok(())
     }

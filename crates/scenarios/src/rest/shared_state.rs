@@ -16,7 +16,7 @@ use super::request::{Compiler, Request, RequestError};
 use super::rows::{DataOptions, Rows, RowsError, Table};
 use super::targets::{self, TargetsError};
 use super::template::{Escaping, NameError, Scope, SharedValues, Template, TextError, is_name};
-use crate::connection_options::{ConnectionOptions, wrong};
+use crate::connection_options::wrong;
 
 /// Reasons why the options do not describe requests. The message begins with the key.
 #[derive(Debug, thiserror::Error)]
@@ -154,15 +154,8 @@ impl SharedState {
     /// Returns a client for each server; an empty list before the servers are resolved.
     pub(super) fn clients(&self) -> Vec<Client> {
         let endpoints = self.endpoints.get().into_iter().flatten();
-        let own = |endpoint: &Arc<Endpoint>| {
-            if self.options.resume {
-                endpoint.with_own_sessions()
-            } else {
-                endpoint.clone()
-            }
-        };
         endpoints
-            .map(|endpoint| Client::new(own(endpoint), self.options.clone()))
+            .map(|endpoint| Client::new(endpoint.clone(), self.options.clone()))
             .collect()
     }
 
@@ -344,27 +337,11 @@ pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>,
     let most = usize::try_from(options.max_body.0).unwrap_or(usize::MAX);
     let option = "`--max-body` (`maxBody` in a plan)";
     let budget = BodyBudget::new(most, option, HELD.clone());
-    let connecting = ConnectionOptions {
-        http: options.http,
-        insecure: options.insecure,
-        ca: options.ca,
-        cert: options.cert,
-        key: options.key,
-        server_name: options.server_name,
-        tls_versions: options.tls_versions,
-        cipher_suites: options.cipher_suites,
-        groups: options.groups,
-        resume: options.resume,
-        keepalive: options.connections != Connections::Request,
-        timeout: options.timeout,
-        connect_timeout: options.connect_timeout,
-        resolve: options.resolve,
-    };
-    let client = Arc::unwrap_or_clone(connecting.options()?);
     Ok(Arc::new(ClientOptions {
+        keepalive: options.connections != Connections::Request,
         max_body: usize::MAX,
         body_budget: Some(budget),
-        ..client
+        ..options.handshake.client(&options.connection)?
     }))
 }
 

@@ -1,7 +1,6 @@
 //! Options of `s3`.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -9,12 +8,12 @@ use lucarne_settings::values::ValueError;
 use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
-use crate::connection_options::ResolveOverride;
-use crate::option_values::{HttpVersion, TimeSpan, defaults};
+use crate::connection_options::ConnectionOptions;
+use crate::option_values::TimeSpan;
 
 /// Stores and operations of the scenario.
 #[derive(Clone, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct S3Options {
     /// URL of a store, with `name=` before it if its host is not a suitable name; several take turns
     #[arg(long, value_name = "[NAME=]URL")]
@@ -77,32 +76,14 @@ pub struct S3Options {
     /// Clients that create an object concurrently (create)
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub racers: u32,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Accept any TLS certificate
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
-    /// Time limit of a request
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub timeout: TimeSpan,
-    /// Address of a host that is not resolved by DNS
-    #[arg(long, value_name = "HOST=ADDRESS")]
-    #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<ResolveOverride>,
+    /// Connections to the stores.
+    #[command(flatten)]
+    #[serde(rename = "..connection")]
+    pub connection: ConnectionOptions,
 }
 
 const SIZES: [Size; 4] = [Size(4 << 10), Size(8 << 10), Size(1 << 20), Size(4 << 20)];
 const CONCURRENCY: [u32; 3] = [1, 8, 32];
-
-impl Default for S3Options {
-    fn default() -> Self {
-        defaults()
-    }
-}
 
 /// Omits the secret.
 impl fmt::Debug for S3Options {
@@ -121,9 +102,7 @@ impl fmt::Debug for S3Options {
             .field("concurrency", &(&self.concurrency, self.mixed))
             .field("cell_duration", &self.cell_duration)
             .field("objects", &(self.objects, self.racers))
-            .field("http", &(self.http, self.insecure, &self.ca))
-            .field("timeout", &self.timeout)
-            .field("resolve", &self.resolve)
+            .field("connection", &self.connection)
             .finish()
     }
 }

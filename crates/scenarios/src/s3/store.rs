@@ -1,14 +1,12 @@
 //! A store: its connections, and the signatures of its requests.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
 use lucarne_load::http::{
-    Body, Client, ClientOptions, Endpoint, EndpointError, Headers, Keep, Request, Response,
-    Version, kind,
+    Body, Client, ClientOptions, Endpoint, Headers, Keep, Request, Response, kind,
 };
 use lucarne_load::{Failure, PrepareError};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
@@ -18,7 +16,6 @@ use super::content::Comparison;
 use super::keys::{self, Keys};
 use super::options::{AddressingStyle, S3Options};
 use crate::connection_options::wrong;
-use crate::option_values::HttpVersion;
 
 /// Validity of a signature: longer than any request takes.
 const VALID: Duration = Duration::from_secs(3600);
@@ -89,7 +86,7 @@ impl Store {
         if count == 0 {
             return Err(wrong("`--endpoint` (`endpoint` in a plan) is missing"));
         }
-        let client = Arc::new(client_options(options));
+        let client = Arc::new(options.connection.client());
         let keys = keys::given(options, &|name| std::env::var(name).ok())?;
         let mut stores = Vec::new();
         for (number, text) in options.endpoint.iter().enumerate() {
@@ -151,11 +148,7 @@ impl Store {
             let _ = self.keys.set(keys::find(self.profile.as_deref()).await?);
         }
         let origin = &self.bucket.base_url()[..Position::BeforePath];
-        let endpoint = Endpoint::resolve(origin, &self.options).await;
-        let endpoint = endpoint.map_err(|error| match error {
-            EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            error => wrong(error.to_string()),
-        })?;
+        let endpoint = Endpoint::resolve(origin, &self.options).await?;
         let _ = self.endpoint.set(endpoint);
         Ok(())
     }
@@ -282,24 +275,6 @@ pub(super) fn error_code(body: &[u8]) -> Option<String> {
         .split_once("<Code>")
         .and_then(|(_, rest)| rest.split_once("</Code>"));
     Some(code.map_or("without a code", |(code, _)| code).to_owned())
-}
-
-fn client_options(options: &S3Options) -> ClientOptions {
-    let resolve = options
-        .resolve
-        .iter()
-        .map(|resolve| -> (String, IpAddr) { (resolve.0.clone(), resolve.1) });
-    ClientOptions {
-        version: match options.http {
-            HttpVersion::V1 => Version::Http1,
-            HttpVersion::V2 => Version::Http2,
-        },
-        insecure: options.insecure,
-        ca: options.ca.clone(),
-        timeout: options.timeout.0,
-        resolve: resolve.collect(),
-        ..ClientOptions::default()
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,27 @@
 //! Options of `tls`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use lucarne_ct::Fingerprint;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
-use crate::connection_options::{OfferedTls, ResolveOverride, StatusRange};
-use crate::option_values::{HttpVersion, TimeSpan, defaults};
+use crate::connection_options::{ConnectionOptions, HandshakeOptions, StatusRange};
+use crate::option_values::TimeSpan;
 use crate::rest::Header;
 
 /// Server and checks of the scenario.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[command(
+    mut_arg("insecure", |it| it.help("Do not check the certificate's names and chain")),
+    mut_arg("resume", |it| it.help("Resume the session of the user's last connection")),
+    mut_arg("server_name", |it| it.help(
+        "Server name in TLS, which the certificate must contain, instead of the URL's host"
+    )),
+    mut_arg("timeout", |it| it.help(
+        "Time limit of an iteration's request, including connecting"
+    ))
+)]
+#[serde(default, rename_all = "camelCase")]
 pub struct TlsScenarioOptions {
     /// The server (https://host:port)
     #[arg(
@@ -42,27 +50,10 @@ pub struct TlsScenarioOptions {
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
-    /// Resume the session of the user's last connection
-    #[arg(long)]
-    pub resume: bool,
-    /// Versions of TLS to offer [default: both]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub tls_versions: Vec<OfferedTls>,
-    /// Cipher suites to offer, by IANA's names [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub cipher_suites: Vec<String>,
-    /// Groups for the key exchange, the preferred one first [default: the client's defaults]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub groups: Vec<String>,
-    /// Server name in TLS, which the certificate must contain, instead of the URL's host
-    #[arg(long, value_name = "NAME")]
-    pub server_name: Option<String>,
-    /// Do not check the certificate's names and chain
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
+    /// TLS handshakes with the server.
+    #[command(flatten)]
+    #[serde(rename = "..handshake")]
+    pub handshake: HandshakeOptions,
     /// Minimum remaining validity of the certificate
     #[arg(long, value_name = "TIME")]
     pub expiry_margin: Option<Days>,
@@ -73,34 +64,13 @@ pub struct TlsScenarioOptions {
     /// Minimum number of SCTs of the certificate
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_scts: u32,
-    /// PEM file of the client's own certificate
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<PathBuf>,
-    /// PEM file of the key of the client's certificate
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
     /// Random wait of up to this time before an iteration; latency counts from the end of the wait
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
     pub jitter: TimeSpan,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Time limit of an iteration's request, including connecting
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub timeout: TimeSpan,
-    /// Time limit of connecting and the TLS handshake together
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
-    pub connect_timeout: TimeSpan,
-    /// Address of a host that is not resolved by DNS
-    #[arg(long, value_name = "HOST=ADDRESS")]
-    #[serde(deserialize_with = "typed::list")]
-    pub resolve: Vec<ResolveOverride>,
-}
-
-impl Default for TlsScenarioOptions {
-    fn default() -> Self {
-        defaults()
-    }
+    /// Connections to the server.
+    #[command(flatten)]
+    #[serde(rename = "..connection")]
+    pub connection: ConnectionOptions,
 }
 
 /// A duration that may be written in days: `14d`, `36h`.

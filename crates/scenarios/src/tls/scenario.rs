@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::http::trust;
+use lucarne_load::http::{Endpoint, trust};
 use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::certificate::{self, Examiner};
 use super::options::TlsScenarioOptions;
 use super::shared_state::SharedState;
 use super::user::{RESUMED, STATUS, TlsUser};
-use crate::connection_options::{self, wrong};
+use crate::connection_options::reach;
 
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
@@ -30,19 +30,17 @@ impl Scenario for TlsLoad {
 
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
-        let endpoint = connection_options::resolve(&shared.options.url, &shared.client).await?;
+        let endpoint = Endpoint::resolve(&shared.options.url, &shared.client).await?;
         let name = endpoint.tls.as_ref().map(|(_, name)| name.clone());
-        let trust = match (name, shared.options.insecure) {
-            (Some(name), false) => {
-                let trust = trust(&shared.options.ca);
-                Some((name, trust.map_err(|error| wrong(error.to_string()))?))
-            }
+        let http = &shared.options.connection.http;
+        let trust = match (name, http.insecure) {
+            (Some(name), false) => Some((name, trust(&http.ca)?)),
             _ => None,
         };
         let examiner = Examiner::new(&shared.options, trust);
         let _ = shared.ready.set((endpoint, examiner));
         match shared.client() {
-            Some(mut client) => connection_options::reach(&mut client).await,
+            Some(mut client) => reach(&mut client).await,
             None => Ok(()),
         }
     }

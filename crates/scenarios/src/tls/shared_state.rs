@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::certificate::Examiner;
 use super::options::TlsScenarioOptions;
-use crate::connection_options::{ConnectionOptions, StatusRange, wrong};
+use crate::connection_options::{StatusRange, expected, wrong};
 use crate::url_characters;
 
 /// State that all users share.
@@ -19,7 +19,6 @@ use crate::url_characters;
 pub(super) struct SharedState {
     pub(super) seed: u64,
     pub(super) jitter: Duration,
-    pub(super) resume: bool,
     /// Request to send after the handshake.
     pub(super) request: Option<Request>,
     pub(super) options: TlsScenarioOptions,
@@ -50,9 +49,14 @@ impl SharedState {
         Ok(Self {
             seed,
             jitter: options.jitter.0,
-            resume: options.resume,
             request: request(&options)?,
-            client: client_options(options.clone())?,
+            client: Arc::new(ClientOptions {
+                // The certificate is checked afterwards, with more checks.
+                insecure: true,
+                ca: Vec::new(),
+                keepalive: false,
+                ..options.handshake.clone().client(&options.connection)?
+            }),
             options,
             ready: OnceLock::new(),
             handshakes: Mutex::default(),
@@ -62,12 +66,7 @@ impl SharedState {
     /// Returns a new client; `None` before the server has been resolved.
     pub(super) fn client(&self) -> Option<Client> {
         let (endpoint, _) = self.ready.get()?;
-        let endpoint = if self.resume {
-            endpoint.with_own_sessions()
-        } else {
-            endpoint.clone()
-        };
-        Some(Client::new(endpoint, self.client.clone()))
+        Some(Client::new(endpoint.clone(), self.client.clone()))
     }
 
     pub(super) fn examiner(&self) -> Option<&Examiner> {
@@ -101,41 +100,13 @@ pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, P
     }
     url_characters::check(path).map_err(|error| wrong(format!("path: {error}")))?;
     let method = Method::from_bytes(options.method.to_uppercase().as_bytes());
-    let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
     let headers = options.headers.iter();
     Ok(Some(Request {
         method: method.map_err(|_| wrong(format!("`{}` is not an HTTP method", options.method)))?,
         path: path.clone(),
-        expect: if options.expect.is_empty() {
-            usual().collect()
-        } else {
-            options.expect.clone()
-        },
+        expect: expected(&options.expect),
         headers: headers
             .map(|header| (header.0.clone(), header.1.clone()))
             .collect(),
     }))
-}
-
-pub(super) fn client_options(
-    options: TlsScenarioOptions,
-) -> Result<Arc<ClientOptions>, PrepareError> {
-    let connecting = ConnectionOptions {
-        http: options.http,
-        // The certificate is checked afterwards, with more checks.
-        insecure: true,
-        ca: Vec::new(),
-        cert: options.cert,
-        key: options.key,
-        server_name: options.server_name,
-        tls_versions: options.tls_versions,
-        cipher_suites: options.cipher_suites,
-        groups: options.groups,
-        resume: options.resume,
-        keepalive: false,
-        timeout: options.timeout,
-        connect_timeout: options.connect_timeout,
-        resolve: options.resolve,
-    };
-    connecting.options()
 }

@@ -91,7 +91,7 @@ impl TlsUser {
     /// Checks that the handshake has resumed the session of the last connection, if `resume` is
     /// set.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
-        if !self.shared.resume {
+        if !self.shared.client.resume {
             return;
         }
         if self.has_session {

@@ -19,16 +19,17 @@ fn pebble(nonces: u32) -> (Authority, Pebble) {
 
 /// Returns options without pauses.
 fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> AcmeOptions {
-    AcmeOptions {
+    let mut options = AcmeOptions {
         directory: pebble.directory.clone(),
         flow,
         think: TimeSpan(Duration::ZERO),
         poll: TimeSpan(Duration::from_millis(20)),
         http01_listen: pebble.http01,
         tls_alpn01_listen: pebble.tls_alpn01,
-        ca: vec![authority.ca_file()],
         ..AcmeOptions::default()
-    }
+    };
+    options.connection.http.ca.push(authority.ca_file());
+    options
 }
 
 fn run(options: AcmeOptions, users: u64, iterations: u64) -> Outcome {

@@ -88,11 +88,18 @@ impl Logs {
         format!("http://{}/{name}", self.address)
     }
 
+    pub(crate) fn log(&self, url: String) -> ct::LogOptions {
+        ct::LogOptions {
+            log_url: vec![url],
+            poll_interval: TimeSpan::milliseconds(50),
+            ..Default::default()
+        }
+    }
+
     pub(crate) fn write(&self, name: &str) -> ct::write::CtWriteOptions {
         ct::write::CtWriteOptions {
-            log_url: vec![self.url(name)],
+            log: self.log(self.url(name)),
             roots: self.ca.clone(),
-            checkpoint_interval: TimeSpan(Duration::from_millis(50)),
             mmd: TimeSpan::seconds(20),
             ..Default::default()
         }
@@ -100,8 +107,7 @@ impl Logs {
 
     pub(crate) fn read(&self, name: &str) -> ct::read::CtReadOptions {
         ct::read::CtReadOptions {
-            log_url: vec![self.url(name)],
-            checkpoint_interval: TimeSpan(Duration::from_millis(50)),
+            log: self.log(self.url(name)),
             ..Default::default()
         }
     }
@@ -216,12 +222,12 @@ async fn a_log_keeps_what_it_promises() {
         (Issuers::Webpki, 150, HttpVersion::V1),
         (Issuers::Rsa, 10, HttpVersion::V2),
     ] {
-        let options = ct::write::CtWriteOptions {
+        let mut options = ct::write::CtWriteOptions {
             issuers,
             ahead,
-            http,
             ..site.write("a")
         };
+        options.log.http.version = http;
         let scenario = ct::write::build(options, 1).unwrap();
         let before = site.logs[0].published().unwrap().size;
         let (failed, notes) = run(&scenario, 10, 30).await;
@@ -254,13 +260,13 @@ async fn readers_find_everything_in_order() {
         (ct::read::Compression::Zstd, false, 1.0, HttpVersion::V2),
         (ct::read::Compression::Any, true, 0.0, HttpVersion::V1),
     ] {
-        let options = ct::read::CtReadOptions {
+        let mut options = ct::read::CtReadOptions {
             compression,
             cache,
             full_readers: Ratio(full),
-            http,
             ..site.read("a")
         };
+        options.log.http.version = http;
         let scenario = ct::read::build(options, 1).unwrap();
         let (failed, notes) = run(&scenario, 4, 40).await;
         assert_eq!(failed, 0, "{compression:?}");
@@ -278,10 +284,8 @@ async fn several_logs_at_once_each_in_its_window() {
         }
     })
     .await;
-    let options = ct::write::CtWriteOptions {
-        log_url: vec![site.url("a"), site.url("b")],
-        ..site.write("a")
-    };
+    let mut options = site.write("a");
+    options.log.log_url.push(site.url("b"));
     let scenario = ct::write::build(options, 1).unwrap();
     let (failed, notes) = run(&scenario, 5, 20).await;
     assert_eq!((failed, notes.len()), (0, 2));
@@ -293,11 +297,11 @@ async fn several_logs_at_once_each_in_its_window() {
 #[tokio::test(flavor = "multi_thread")]
 async fn promises_hold_over_a_restart() {
     let mut site = Logs::start(&["a"], |_| {}).await;
-    let options = ct::write::CtWriteOptions {
-        expect_restarts: true,
+    let mut options = ct::write::CtWriteOptions {
         issuers: Issuers::P256,
         ..site.write("a")
     };
+    options.log.expect_restarts = true;
     let scenario = ct::write::build(options, 1).unwrap();
     scenario.prepare().await.unwrap();
     let running = tokio::spawn({
@@ -320,14 +324,14 @@ async fn promises_hold_over_a_restart() {
 async fn a_reset_before_the_load_is_retried() {
     let site = Logs::start(&["a"], |_| {}).await;
     let write = |url: String| ct::write::CtWriteOptions {
-        log_url: vec![url],
+        log: site.log(url),
         ..site.write("a")
     };
     let url = closing_front(&site, "a", false).await;
     let scenario = ct::write::build(write(url.clone()), 1).unwrap();
     scenario.prepare().await.unwrap();
     let read = ct::read::CtReadOptions {
-        log_url: vec![url],
+        log: site.log(url),
         ..site.read("a")
     };
     let scenario = ct::read::build(read, 1).unwrap();
@@ -342,10 +346,8 @@ async fn a_reset_before_the_load_is_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_restarts_before_the_load_is_awaited() {
     let mut site = Logs::start(&["a"], |_| {}).await;
-    let options = ct::write::CtWriteOptions {
-        expect_restarts: true,
-        ..site.write("a")
-    };
+    let mut options = site.write("a");
+    options.log.expect_restarts = true;
     let scenario = ct::write::build(options, 1).unwrap();
     site.end().await;
     let (prepared, ()) = tokio::join!(scenario.prepare(), site.begin_after(Duration::from_secs(1)));
@@ -366,21 +368,24 @@ async fn what_cannot_begin_says_why() {
     let stranger = site.directory.path().join("stranger");
     Roots::open_or_create(&stranger).unwrap();
     let configuration = [
-        (begin(&|options| options.log_url.clear()).await, "--log-url"),
         (
-            begin(&|options| options.log_url[0] = site.url("b")).await,
+            begin(&|options| options.log.log_url.clear()).await,
+            "--log-url",
+        ),
+        (
+            begin(&|options| options.log.log_url[0] = site.url("b")).await,
             "404",
         ),
         (
-            begin(&|options| options.log_url[0] = "log".into()).await,
+            begin(&|options| options.log.log_url[0] = "log".into()).await,
             "`log`",
         ),
         (
-            begin(&|options| options.origin.push("other.example".into())).await,
+            begin(&|options| options.log.origin.push("other.example".into())).await,
             "origin",
         ),
         (
-            begin(&|options| options.log_public_key.push(other_key.clone())).await,
+            begin(&|options| options.log.log_public_key.push(other_key.clone())).await,
             "--log-public-key",
         ),
         (
@@ -396,6 +401,6 @@ async fn what_cannot_begin_says_why() {
         assert!(matches!(error, PrepareError::Configuration(_)), "{error:?}");
         assert!(error.to_string().contains(words), "{error}");
     }
-    let error = begin(&|options| options.log_url[0] = "http://127.0.0.1:1/".into()).await;
+    let error = begin(&|options| options.log.log_url[0] = "http://127.0.0.1:1/".into()).await;
     assert!(matches!(error, PrepareError::Unreachable(_)), "{error:?}");
 }

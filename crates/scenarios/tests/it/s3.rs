@@ -155,16 +155,17 @@ fn either_style_of_address_and_a_bucket_that_stays() {
         ObjectStore::minio().unwrap(),
     ] {
         let host = format!("lucarne-load.{}", store.domain);
-        let options = S3Options {
+        let mut options = S3Options {
             endpoint: vec![format!("http://{}:{}", store.domain, store.address.port())],
             style: AddressingStyle::Virtual,
             operations: vec![Put, Get],
             sizes: vec![Size(1000), Size(0)],
             concurrency: vec![2],
             keep: true,
-            resolve: vec![ResolveOverride(host, IpAddr::from([127, 0, 0, 1]))],
             ..options(&[&store])
         };
+        let address = ResolveOverride(host, IpAddr::from([127, 0, 0, 1]));
+        options.connection.resolve.push(address);
         let outcome = run(options.clone(), 2, 3);
         assert!(
             outcome.summary.errors.is_empty(),

@@ -136,13 +136,13 @@ async fn eventually(running: &Running, what: &str, met: impl Fn(&Snapshot) -> bo
 async fn a_log_that_stops_accepting_fails_in_both_models() {
     let site = Logs::start(&["a"], |_| {}).await;
     let pushes_back = Arc::new(AtomicBool::new(false));
-    let log_url = vec![pushback(site.address, pushes_back.clone()).await];
+    let log = site.log(pushback(site.address, pushes_back.clone()).await);
     let write = ct::write::CtWriteOptions {
-        log_url: log_url.clone(),
+        log: log.clone(),
         ..site.write("a")
     };
     let read = ct::read::CtReadOptions {
-        log_url,
+        log,
         ..site.read("a")
     };
     let duration = Duration::from_secs(600);

@@ -11,6 +11,10 @@ use super::SettingsError;
 use crate::tree::{Entry, Node, Value};
 use crate::values;
 
+/// Beginning of the name of a field that is a group: a struct with keys of the same map. Serde's
+/// `flatten` would guess the types of values, and lose the lines of invalid values.
+const GROUP: &str = "..";
+
 fn scalar(node: &Node) -> Result<&str, SettingsError> {
     match &node.value {
         Value::Scalar(text) => Ok(text),
@@ -157,6 +161,15 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
+        self.deserialize_struct("", &[], visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, SettingsError> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
             Value::Nothing => &[],
@@ -167,17 +180,10 @@ impl<'de> Deserializer<'de> for &'de Node {
         };
         visitor.visit_map(Entries {
             rest: entries.iter(),
+            fields: fields.iter(),
+            map: self,
             value: None,
         })
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, SettingsError> {
-        self.deserialize_map(visitor)
     }
 
     /// A word, or a map with the word as its only key.
@@ -239,7 +245,11 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 
 struct Entries<'de> {
     rest: std::slice::Iter<'de, Entry>,
-    value: Option<&'de Entry>,
+    /// Fields of the struct, for its groups.
+    fields: std::slice::Iter<'static, &'static str>,
+    map: &'de Node,
+    /// Key in messages, and value.
+    value: Option<(&'de str, &'de Node)>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de> {
@@ -251,13 +261,18 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         seed: K,
     ) -> Result<Option<K::Value>, SettingsError> {
         let written = |entry: &&Entry| !matches!(entry.value.value, Value::Nothing | Value::Unset);
-        self.value = self.rest.find(written);
-        let Some(entry) = self.value else {
+        let (key, line) = if let Some(entry) = self.rest.find(written) {
+            self.value = Some((&entry.key, &entry.value));
+            (entry.key.as_str(), entry.line)
+        } else if let Some(group) = self.fields.find(|field| field.starts_with(GROUP)) {
+            self.value = Some(("", self.map));
+            (*group, self.map.line)
+        } else {
             return Ok(None);
         };
-        let key: StrDeserializer<'de, SettingsError> = entry.key.as_str().into_deserializer();
+        let key: StrDeserializer<'de, SettingsError> = key.into_deserializer();
         let key = seed.deserialize(key).map_err(|mut error| {
-            error.line.get_or_insert(entry.line);
+            error.line.get_or_insert(line);
             error
         });
         key.map(Some)
@@ -267,10 +282,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         &mut self,
         seed: V,
     ) -> Result<V::Value, SettingsError> {
-        let entry = self.value.take();
-        let entry = entry.ok_or_else(|| SettingsError::custom("a value without its key"))?;
-        let value = seed.deserialize(&entry.value);
-        value.map_err(|error| error.under(&entry.key, entry.value.line))
+        let value = self.value.take();
+        let (key, node) = value.ok_or_else(|| SettingsError::custom("a value without its key"))?;
+        let value = seed.deserialize(node);
+        value.map_err(|error| error.under(key, node.line))
     }
 }
 

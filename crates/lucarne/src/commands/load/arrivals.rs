@@ -91,10 +91,7 @@ impl Flags {
     }
 
     fn constant_rate(&self, rate: Rate, usual: Usual) -> ExecutorConfig {
-        let goal = self
-            .iterations
-            .map(|goal| goal as f64 / rate.as_per_second())
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let goal = self.iterations.and_then(|goal| rate.time_of(goal));
         ExecutorConfig::ConstantArrivalRate {
             rate,
             duration: self.duration.or(goal).unwrap_or(usual.duration),

@@ -109,7 +109,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     output.no_ui |= !options.load.show_ui;
     let seed = options.settings.seed(None);
     let options = &options.in_effect();
-    let mut scenarios = match options.scenarios(seed) {
+    let scenarios = match options.scenarios(seed) {
         Ok(scenarios) if !scenarios.is_empty() => scenarios,
         Ok(_) => {
             return misconfigured(
@@ -118,17 +118,13 @@ pub(super) fn run(options: &Options) -> ExitCode {
         }
         Err(error) => return misconfigured(error),
     };
-    for planned in &mut scenarios {
-        options.settings.add_tags(planned);
-    }
-    let run = Run {
+    let mut run = Run {
         name: "ct".to_owned(),
         scenarios,
-        thresholds: options.settings.thresholds(),
-        allow: options.settings.allow.clone(),
         workers: options.settings.threads(None),
         ..Run::default()
     };
+    options.settings.add_to(&mut run);
     execute::execute(run, &output)
 }
 
@@ -137,7 +133,7 @@ impl Options {
     fn in_effect(&self) -> Self {
         let mut options = self.clone();
         if self.load.force_http2 {
-            options.write.http = HttpVersion::V2;
+            options.write.log.http.version = HttpVersion::V2;
         }
         options
     }
@@ -165,22 +161,10 @@ impl Options {
 
     /// Returns the options of readers for the same logs.
     fn read(&self) -> read::CtReadOptions {
-        let write = self.write.clone();
         let readers = self.load.num_readers_random + self.load.num_readers_full;
         read::CtReadOptions {
-            log_url: write.log_url,
-            origin: write.origin,
-            log_public_key: write.log_public_key,
+            log: self.write.log.clone(),
             full_readers: Ratio(self.load.num_readers_full as f64 / readers as f64),
-            max_checkpoint_age: write.max_checkpoint_age,
-            checkpoint_interval: write.checkpoint_interval,
-            clock_tolerance: write.clock_tolerance,
-            expect_restarts: write.expect_restarts,
-            bearer_token: write.bearer_token,
-            http: write.http,
-            insecure: write.insecure,
-            ca: write.ca,
-            timeout: write.timeout,
             ..read::CtReadOptions::default()
         }
     }
@@ -267,19 +251,22 @@ mod tests {
         )
         .in_effect();
         let write = &options.write;
-        assert_eq!(write.bearer_token_write.as_deref(), Some("writing"));
-        assert_eq!(options.read().bearer_token.as_deref(), Some("reading"));
+        let token = write.submissions.bearer_token_write.as_deref();
+        assert_eq!(token, Some("writing"));
+        let read = options.read().log;
+        assert_eq!(read.bearer_token.as_deref(), Some("reading"));
         assert_eq!(
-            (write.timeout, write.mmd),
+            (write.log.timeout, write.mmd),
             (TimeSpan::seconds(7), TimeSpan::seconds(20))
         );
         assert_eq!(
-            (write.http, options.read().http),
+            (write.log.http.version, read.http.version),
             (HttpVersion::V2, HttpVersion::V2)
         );
         assert_eq!(write.intermediate_ca_key_path, Some("ca.key".into()));
         assert_eq!(options.load.goal(), Some(2520));
-        assert_eq!(options.write.write_log_url, ["http://localhost:6963/test"]);
+        let submissions = &write.submissions.write_log_url;
+        assert_eq!(*submissions, ["http://localhost:6963/test"]);
         assert_eq!(options.write.serial_offset, 7);
         assert_eq!(options.read().full_readers, Ratio(0.25));
         assert!(!options.load.show_ui);

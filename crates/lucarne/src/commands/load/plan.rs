@@ -65,11 +65,7 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     };
     run.name = name;
     run.workers = threads;
-    run.allow.clone_from(&options.settings.allow);
-    options.settings.add_thresholds(&mut run.thresholds);
-    for planned in &mut run.scenarios {
-        options.settings.add_tags(planned);
-    }
+    options.settings.add_to(&mut run);
     execute::execute(run, &options.output)
 }
 

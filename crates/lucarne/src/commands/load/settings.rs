@@ -1,8 +1,8 @@
 //! Flags of a run other than load and output.
 
+use lucarne_load::Run;
 use lucarne_load::plan::{self, MAX_THREADS};
 use lucarne_load::threshold::Threshold;
-use lucarne_load::{ScenarioConfig, Thresholds};
 
 /// Settings of a run.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,22 +33,16 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Adds the tags of `--tag` to a scenario. A tag replaces the scenario's tag of the same name.
-    pub fn add_tags(&self, planned: &mut ScenarioConfig) {
-        for tag in &self.tags {
-            planned.tags.retain(|(name, _)| *name != tag.0);
-            planned.tags.push(tag.clone());
+    /// Adds tags, thresholds and allowed failures to a run. A tag replaces one of the same name.
+    pub fn add_to(&self, run: &mut Run) {
+        for planned in &mut run.scenarios {
+            for tag in &self.tags {
+                planned.tags.retain(|(name, _)| *name != tag.0);
+                planned.tags.push(tag.clone());
+            }
         }
-    }
-
-    /// Adds the thresholds of `--threshold`.
-    pub fn add_thresholds(&self, thresholds: &mut Thresholds) {
-        thresholds.0.extend(self.thresholds.iter().cloned());
-    }
-
-    /// Returns the thresholds for a run without a plan.
-    pub fn thresholds(&self) -> Thresholds {
-        Thresholds(self.thresholds.clone())
+        run.thresholds.0.extend(self.thresholds.iter().cloned());
+        run.allow.clone_from(&self.allow);
     }
 
     /// Returns the seed of the flags, otherwise of the plan, otherwise a random seed.

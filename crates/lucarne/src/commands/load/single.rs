@@ -43,15 +43,13 @@ impl<O: clap::Args + Clone> Single<O> {
         planned.kind = kind.to_owned();
         planned.demands = settings::demands(kind);
         planned.graceful_stop = self.arrivals.graceful_stop;
-        self.settings.add_tags(&mut planned);
-        let run = Run {
+        let mut run = Run {
             name: kind.to_owned(),
             scenarios: vec![planned],
-            thresholds: self.settings.thresholds(),
-            allow: self.settings.allow.clone(),
             workers: self.settings.threads(None),
             ..Run::default()
         };
+        self.settings.add_to(&mut run);
         execute::execute(run, &self.output)
     }
 }

@@ -56,8 +56,8 @@ impl Watched {
             fetcher: HttpFetcher::new(&target.monitoring, &target.client, outage).patient(),
             tree_heads: TreeHeads::new(
                 verifier,
-                options.max_checkpoint_age,
-                options.clock_tolerance,
+                options.max_checkpoint_age.0,
+                options.clock_tolerance.0,
             ),
             monitor: None,
         })

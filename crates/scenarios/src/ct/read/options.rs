@@ -1,41 +1,25 @@
 //! Options of `ct-read`.
 
 use std::num::ParseIntError;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::ct::LogOptions;
-use crate::ct::options::AuditLevel;
-use crate::option_values::{HttpVersion, Ratio, TimeSpan, defaults};
+use crate::option_values::Ratio;
 
 /// The log that `ct-read` reads, the kinds of reads, and the checks.
 ///
 /// The same struct is filled from the command line (flags) and from a plan (keys of the same names
 /// in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct CtReadOptions {
-    /// URL of a log; several logs are read in turn. Origin and key come from its
-    /// log.v3.json unless they are given
-    #[arg(long, alias = "log_url", value_name = "URL")]
-    #[serde(deserialize_with = "typed::list")]
-    pub log_url: Vec<String>,
-    /// Origin of the log (in the order of the logs)
-    #[arg(long, value_name = "NAME", env = "CT_LOG_ORIGIN")]
-    #[serde(deserialize_with = "typed::list")]
-    pub origin: Vec<String>,
-    /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(
-        long,
-        alias = "log_public_key",
-        value_name = "KEY|FILE",
-        env = "CT_LOG_PUBLIC_KEY"
-    )]
-    #[serde(deserialize_with = "typed::list")]
-    pub log_public_key: Vec<String>,
+    /// Logs, and how to monitor them.
+    #[command(flatten)]
+    #[serde(rename = "..log")]
+    pub log: LogOptions,
     /// Kinds of random reads, each with its weight
     #[arg(
         long,
@@ -56,33 +40,6 @@ pub struct CtReadOptions {
     /// Content coding to request
     #[arg(long, value_enum, default_value_t)]
     pub compression: Compression,
-    /// Age at which a checkpoint is stale
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub max_checkpoint_age: TimeSpan,
-    /// Interval between polls of the checkpoint during the load
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
-    pub checkpoint_interval: TimeSpan,
-    /// Allowed difference between the clocks of log and load test
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
-    pub clock_tolerance: TimeSpan,
-    /// The log may be restarted during the run: wait for it, and report its absences
-    #[arg(long)]
-    pub expect_restarts: bool,
-    /// Token that requests carry: Authorization: Bearer TOKEN
-    #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
-    pub bearer_token: Option<String>,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Accept any TLS certificate
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust for TLS; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
-    /// Time limit of a request
-    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
-    pub timeout: TimeSpan,
 }
 
 /// A kind of read with its weight.
@@ -153,36 +110,6 @@ impl Compression {
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
             Compression::Any => "gzip, zstd",
-        }
-    }
-}
-
-impl Default for CtReadOptions {
-    fn default() -> Self {
-        defaults()
-    }
-}
-
-impl CtReadOptions {
-    /// Returns the options of the logs and their monitoring.
-    pub(crate) fn logs(&self) -> LogOptions {
-        LogOptions {
-            log_url: self.log_url.clone(),
-            write_log_url: Vec::new(),
-            origin: self.origin.clone(),
-            log_public_key: self.log_public_key.clone(),
-            audit: AuditLevel::Inclusion,
-            mmd: std::time::Duration::MAX,
-            max_checkpoint_age: self.max_checkpoint_age.0,
-            checkpoint_interval: self.checkpoint_interval.0,
-            clock_tolerance: self.clock_tolerance.0,
-            expect_restarts: self.expect_restarts,
-            bearer_token: self.bearer_token.clone(),
-            bearer_token_write: None,
-            http: self.http,
-            insecure: self.insecure,
-            ca: self.ca.clone(),
-            timeout: self.timeout.0,
         }
     }
 }

@@ -1,12 +1,16 @@
 //! State that all users of the scenario share: the logs and the issuers of their entries.
 
+use std::time::Duration;
+
 use lucarne_ct::Fingerprint;
 use lucarne_load::PrepareError;
 use parking_lot::Mutex;
 
 use super::options::CtReadOptions;
 use super::response_cache::ResponseCache;
+use crate::ct::SubmissionOptions;
 use crate::ct::monitored_log::{MonitoredLog, OpenedLogs};
+use crate::ct::options::AuditLevel;
 
 /// State that all users share.
 pub(super) struct SharedState {
@@ -46,11 +50,17 @@ impl SharedState {
     }
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
-        let options = self.options.logs();
+        let options = &self.options.log;
         let mut logs = Vec::new();
-        for target in options.targets().await? {
+        for target in options.targets(&SubmissionOptions::default()).await? {
             logs.push(Log {
-                monitored: MonitoredLog::begin(target, &options).await?,
+                monitored: MonitoredLog::begin(
+                    target,
+                    options,
+                    AuditLevel::Inclusion,
+                    Duration::MAX,
+                )
+                .await?,
                 cache: self.options.cache.then(ResponseCache::default),
                 issuers: Mutex::default(),
             });

@@ -4,44 +4,29 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lucarne_load::PrepareError;
-use lucarne_settings::typed;
 use serde::Deserialize;
 
 use crate::connection_options::wrong;
 use crate::ct::authorities::AuthorityFiles;
 use crate::ct::options::AuditLevel;
-use crate::ct::{Issuers, LogOptions};
-use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp, defaults};
+use crate::ct::{Issuers, LogOptions, SubmissionOptions};
+use crate::option_values::{Ratio, TimeSpan, Timestamp};
 
 /// The submissions that `ct-write` sends, their target, and the checks.
 ///
 /// The same struct is filled from the command line (flags) and from a plan (keys of the same names
 /// in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct CtWriteOptions {
-    /// URL of a log; several logs are submitted to in turn. Origin, key and
-    /// window come from its log.v3.json unless they are given
-    #[arg(long, alias = "log_url", value_name = "URL")]
-    #[serde(deserialize_with = "typed::list")]
-    pub log_url: Vec<String>,
-    /// URL for submissions, if different from the log's (in the order of the logs)
-    #[arg(long, alias = "write_log_url", value_name = "URL")]
-    #[serde(deserialize_with = "typed::list")]
-    pub write_log_url: Vec<String>,
-    /// Origin of the log (in the order of the logs)
-    #[arg(long, value_name = "NAME", env = "CT_LOG_ORIGIN")]
-    #[serde(deserialize_with = "typed::list")]
-    pub origin: Vec<String>,
-    /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(
-        long,
-        alias = "log_public_key",
-        value_name = "KEY|FILE",
-        env = "CT_LOG_PUBLIC_KEY"
-    )]
-    #[serde(deserialize_with = "typed::list")]
-    pub log_public_key: Vec<String>,
+    /// Logs, and how to monitor them.
+    #[command(flatten)]
+    #[serde(rename = "..log")]
+    pub log: LogOptions,
+    /// Differences of submissions from reads.
+    #[command(flatten)]
+    #[serde(rename = "..submissions")]
+    pub submissions: SubmissionOptions,
     /// Directory of the authorities that `lucarne ca new` created
     #[arg(long, value_name = "DIR", default_value = "load-ca")]
     pub roots: PathBuf,
@@ -77,24 +62,6 @@ pub struct CtWriteOptions {
         default_value_t = TimeSpan::seconds(10)
     )]
     pub mmd: TimeSpan,
-    /// Age at which a checkpoint is stale
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
-    pub max_checkpoint_age: TimeSpan,
-    /// Interval between polls of the checkpoint
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
-    pub checkpoint_interval: TimeSpan,
-    /// Allowed difference between the clocks of log and load test
-    #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
-    pub clock_tolerance: TimeSpan,
-    /// The log may be restarted during the run: wait for it, and report its absences
-    #[arg(long)]
-    pub expect_restarts: bool,
-    /// Token that requests carry: Authorization: Bearer TOKEN
-    #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
-    pub bearer_token: Option<String>,
-    /// Token that submissions carry, if different
-    #[arg(long, alias = "bearer_token_write", value_name = "TOKEN")]
-    pub bearer_token_write: Option<String>,
     /// PEM file of a CA's certificate to issue from, instead of those in --roots; the certificates
     /// above it, except the root, may follow
     #[arg(
@@ -124,30 +91,6 @@ pub struct CtWriteOptions {
     /// malformed requests); 0 disables them
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub probe_interval: TimeSpan,
-    /// Version of HTTP
-    #[arg(long, value_enum, default_value_t)]
-    pub http: HttpVersion,
-    /// Accept any TLS certificate
-    #[arg(long)]
-    pub insecure: bool,
-    /// PEM file of certificates to trust for TLS; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca: Vec<PathBuf>,
-    /// Time limit of a request
-    #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
-    pub timeout: TimeSpan,
-}
-
-impl Default for CtWriteOptions {
-    fn default() -> Self {
-        defaults()
-    }
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        CtWriteOptions::default().logs()
-    }
 }
 
 impl CtWriteOptions {
@@ -167,28 +110,6 @@ impl CtWriteOptions {
             _ => Err(wrong(
                 "--intermediate-ca-cert-path and --intermediate-ca-key-path must be given together",
             )),
-        }
-    }
-
-    /// Returns the options of the logs and their monitoring.
-    pub(crate) fn logs(&self) -> LogOptions {
-        LogOptions {
-            log_url: self.log_url.clone(),
-            write_log_url: self.write_log_url.clone(),
-            origin: self.origin.clone(),
-            log_public_key: self.log_public_key.clone(),
-            audit: self.audit,
-            mmd: self.mmd.0,
-            max_checkpoint_age: self.max_checkpoint_age.0,
-            checkpoint_interval: self.checkpoint_interval.0,
-            clock_tolerance: self.clock_tolerance.0,
-            expect_restarts: self.expect_restarts,
-            bearer_token: self.bearer_token.clone(),
-            bearer_token_write: self.bearer_token_write.clone(),
-            http: self.http,
-            insecure: self.insecure,
-            ca: self.ca.clone(),
-            timeout: self.timeout.0,
         }
     }
 }

@@ -58,9 +58,9 @@ impl SharedState {
     }
 
     async fn open(&self) -> Result<Vec<Log>, PrepareError> {
-        let options = self.options.logs();
+        let options = &self.options.log;
         let authorities = self.authorities()?;
-        let targets = options.targets().await?;
+        let targets = options.targets(&self.options.submissions).await?;
         let share = self.options.ahead.div_ceil(targets.len().max(1) as u64);
         let mut logs = Vec::with_capacity(targets.len());
         for target in targets {
@@ -86,7 +86,8 @@ impl SharedState {
             let minted = chains.stock(share, self.seed);
             minted.map_err(wrong)?;
             let verifier = verifier.ok_or_else(off_curve)?;
-            let monitored = MonitoredLog::begin(target, &options).await?;
+            let (audit, mmd) = (self.options.audit, self.options.mmd.0);
+            let monitored = MonitoredLog::begin(target, options, audit, mmd).await?;
             let outage = Arc::clone(&monitored.outage);
             let probes = Probes::new(&monitored.target, &authorities, outage);
             logs.push(Log {
