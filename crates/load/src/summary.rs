@@ -195,6 +195,20 @@ pub struct Protocol {
     pub count: u64,
 }
 
+impl Check {
+    /// Returns whether the check has failures that count among `checks`.
+    pub(crate) fn failed(&self) -> bool {
+        self.fails > 0 && self.excused.is_none()
+    }
+}
+
+impl ErrorKind {
+    /// Returns the detail of the first failure.
+    pub(crate) fn example(&self) -> &str {
+        self.details.first().map_or("", String::as_str)
+    }
+}
+
 fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let schema = String::deserialize(deserializer)?;
     if schema == SCHEMA {

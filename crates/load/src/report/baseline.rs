@@ -220,15 +220,12 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
 }
 
 fn completed(summary: &Summary, scenario: &str) -> u64 {
-    let about = summary.scenarios.iter().find(|it| it.name == scenario);
+    let about = summary.scenario(scenario);
     about.map_or(0, |about| about.completed)
 }
 
 fn rate(summary: &Summary, counter: &str, scenario: &str) -> Option<f64> {
-    let about = summary
-        .scenarios
-        .iter()
-        .find(|known| known.name == scenario)?;
+    let about = summary.scenario(scenario)?;
     match summary.select(counter, &[("scenario", scenario)])? {
         Metric::Counter { count } => Some(per(count, about.duration)),
         _ => None,

@@ -12,8 +12,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64_simd::STANDARD;
 use lucarne_net::printable_lines;
 
-use self::rows::{CheckRow, ErrorRow, Figure, MatrixTable, MetricRow, NoteRow};
-use self::rows::{ScenarioRow, TaggedRow, ThresholdRow};
+use self::rows::{Figure, MatrixTable, MetricRow, ScenarioRow, TaggedRow};
 use super::format;
 use super::matrix;
 use crate::{Summary, Verdict};
@@ -23,32 +22,27 @@ const SCRIPT: &str = include_str!("../../assets/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Page {
+struct Page<'s> {
+    summary: &'s Summary,
     script_hash: String,
     style_hash: String,
     style: &'static str,
     script: &'static str,
     name: String,
-    description: String,
     verdict: String,
     mood: &'static str,
     started: String,
     duration: String,
     load: String,
     figures: Vec<Figure>,
-    thresholds: Vec<ThresholdRow>,
     has_timeline: bool,
     has_curves: bool,
     scenarios: Vec<ScenarioRow>,
     matrices: Vec<MatrixTable>,
     tagged: Vec<TaggedRow>,
-    checks: Vec<CheckRow>,
-    errors: Vec<ErrorRow>,
-    notes: Vec<NoteRow>,
     metrics: Vec<MetricRow>,
     environment: Vec<(&'static str, String)>,
     command: String,
-    version: String,
     data: String,
 }
 
@@ -58,6 +52,7 @@ pub fn html(summary: &Summary) -> String {
     let matrix = matrix::matrix(summary);
     let data = data::Data::of(summary, matrix.as_ref());
     let page = Page {
+        summary,
         script_hash: hash(SCRIPT),
         style_hash: hash(STYLE),
         style: STYLE,
@@ -67,26 +62,20 @@ pub fn html(summary: &Summary) -> String {
         } else {
             summary.name.clone()
         },
-        description: summary.description.clone(),
         verdict: summary.result(),
         mood: mood(summary.verdict),
         started: instant(summary.started),
         duration: format::duration(summary.duration * 1e3),
         load: rows::load(summary),
         figures: rows::figures(summary),
-        thresholds: rows::thresholds(summary),
         has_timeline: !summary.timeline.points.is_empty() && !summary.scenarios.is_empty(),
         has_curves: data.has_curves(),
         scenarios: rows::scenarios(summary),
         matrices: matrix.iter().map(MatrixTable::of).collect(),
         tagged: rows::tagged(summary),
-        checks: rows::checks(summary),
-        errors: rows::errors(summary),
-        notes: rows::notes(summary),
         metrics: rows::metrics(summary),
         environment: rows::environment(summary),
         command: command(&summary.command),
-        version: summary.environment.version.clone(),
         data: embedded(&data),
     };
     // Writing to a string fails only if a template returns an error, which this template never

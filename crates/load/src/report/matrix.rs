@@ -59,7 +59,7 @@ pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
         let Some(place) = place(series) else { continue };
         sums.entry(place)
             .or_default()
-            .add(series, scenario_seconds(summary, series));
+            .add(series, summary.seconds(series));
     }
     if sums.len() < 2 {
         return None;
@@ -106,15 +106,6 @@ fn place(series: &Series) -> Option<(Row, Column)> {
         (op?.to_owned(), size),
         (concurrency?.parse().ok()?, endpoint),
     ))
-}
-
-fn scenario_seconds(summary: &Summary, series: &Series) -> f64 {
-    let name = series.tag("scenario");
-    let scenario = summary
-        .scenarios
-        .iter()
-        .find(|scenario| Some(scenario.name.as_str()) == name);
-    scenario.map_or(summary.duration, |scenario| scenario.duration)
 }
 
 /// Parses `4KiB`, `4 kB`, `1M` into bytes, only for the order of sizes.

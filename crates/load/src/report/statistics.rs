@@ -2,7 +2,8 @@
 
 use crate::metric::{is_bytes, is_time_share};
 use crate::report::format;
-use crate::{Histogram, Metric};
+use crate::summary::ScenarioSummary;
+use crate::{Histogram, Metric, Summary};
 
 /// Figures of a trend, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,9 +40,9 @@ impl Statistics {
         (!histogram.is_empty()).then(|| Statistics::of(histogram))
     }
 
-    /// Returns names and values in k6's order.
-    pub(crate) fn columns(&self) -> [(&'static str, f64); 7] {
-        [
+    /// Formats the figures as `avg=1.2ms`, in k6's order.
+    pub(crate) fn columns(&self) -> [String; 7] {
+        let figures = [
             ("avg", self.avg),
             ("min", self.min),
             ("med", self.med),
@@ -49,8 +50,17 @@ impl Statistics {
             ("p(90)", self.p90),
             ("p(95)", self.p95),
             ("p(99)", self.p99),
-        ]
+        ];
+        figures.map(|(name, ms)| format!("{name}={}", format::duration(ms)))
     }
+}
+
+/// Returns the 99th percentile of the delay by the load generator before iterations.
+pub(crate) fn start_delay(summary: &Summary, scenario: &ScenarioSummary) -> Option<String> {
+    let tags = [("scenario", scenario.name.as_str())];
+    let delay = summary.select("iteration_start_delay", &tags);
+    let delay = Statistics::of_metric(delay.as_ref())?;
+    Some(format::duration(delay.p99))
 }
 
 /// Returns the value of a counter; 0 for other metrics.
@@ -81,11 +91,7 @@ pub(crate) fn per(count: u64, seconds: f64) -> f64 {
 /// Formats a metric in one line. Trends have their columns; other metrics have k6's format.
 pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
     match metric {
-        Metric::Trend(histogram) => {
-            let figures = Statistics::of(histogram).columns();
-            let figures = figures.map(|(name, ms)| format!("{name}={}", format::duration(ms)));
-            figures.join(" ")
-        }
+        Metric::Trend(histogram) => Statistics::of(histogram).columns().join(" "),
         Metric::Rate { good, total } if is_time_share(name) => {
             let [part, all] = [good, total].map(|ms| format::duration(*ms as f64));
             format!("{} {part} out of {all}", format::percent(*good, *total))

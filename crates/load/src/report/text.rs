@@ -9,9 +9,9 @@ use lucarne_net::printable_lines;
 
 use super::format::{self, cut, pad, pad_left, printable};
 use super::matrix::{self, Matrix};
-use super::statistics::{self, Statistics};
+use super::statistics;
 use super::tags;
-use super::threshold::{left_side, observed};
+use super::threshold::{left_side, observed, reason};
 use crate::Verdict;
 use crate::summary::{Check, ScenarioSummary, Summary};
 use metrics::metrics;
@@ -113,10 +113,8 @@ fn offered(summary: &Summary, scenario: &ScenarioSummary) -> String {
         most => format!(", at most {most} users"),
     };
     text.push_str(&users);
-    let tags = [("scenario", scenario.name.as_str())];
-    let delay = summary.select("iteration_start_delay", &tags);
-    if let Some(delay) = Statistics::of_metric(delay.as_ref()) {
-        let _ = write!(text, ", start delay p(99)={}", format::duration(delay.p99));
+    if let Some(delay) = statistics::start_delay(summary, scenario) {
+        let _ = write!(text, ", start delay p(99)={delay}");
     }
     text
 }
@@ -136,15 +134,11 @@ fn thresholds(out: &mut String, summary: &Summary) {
         let mark = if threshold.passed { '✓' } else { '✗' };
         let expression = printable(&threshold.expression);
         let mut line = format!("    {mark} '{expression}'");
-        match threshold.observed {
-            Some(value) => {
-                let value = observed(&threshold.metric, &threshold.expression, value);
-                let _ = write!(line, " {}={value}", left_side(&expression));
-            }
-            None => line.push_str(" no samples"),
-        }
-        let told = |_: &&String| !threshold.passed && threshold.observed.is_some();
-        if let Some(reason) = threshold.reason.as_ref().filter(told) {
+        let _ = match observed(threshold) {
+            Some(value) => write!(line, " {}={value}", left_side(&expression)),
+            None => write!(line, " no samples"),
+        };
+        if let Some(reason) = reason(threshold) {
             let _ = write!(line, " ({})", printable(reason));
         }
         if threshold.aborted {

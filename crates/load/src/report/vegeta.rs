@@ -69,11 +69,9 @@ pub fn vegeta(summary: &Summary) -> String {
     row("Status Codes", "[code:count]", codes(summary));
     out.push_str("Error Set:\n");
     for error in &summary.errors {
-        let detail = error.details.first().map_or("", String::as_str);
-        let text = if detail.is_empty() {
-            error.kind.clone()
-        } else {
-            format!("{}: {detail}", error.kind)
+        let text = match error.example() {
+            "" => error.kind.clone(),
+            detail => format!("{}: {detail}", error.kind),
         };
         let _ = writeln!(out, "{}", format::printable(&text));
     }

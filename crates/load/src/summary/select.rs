@@ -1,6 +1,6 @@
 //! Selection of metrics by name and tags.
 
-use super::{Summary, TagList};
+use super::{ScenarioSummary, Series, Summary, TagList};
 use crate::metric::{Metric, narrowing, sum};
 use crate::tags::has;
 
@@ -26,6 +26,24 @@ impl Summary {
                 .cloned()
                 .reduce(sum),
         }
+    }
+
+    /// Returns the durations of requests, or of iterations without requests.
+    pub(crate) fn latency(&self, tags: &[(&str, &str)]) -> Option<Metric> {
+        let requests = self.select("http_req_duration", tags);
+        let requests = requests.filter(|metric| metric.samples() > 0);
+        requests.or_else(|| self.select("iteration_duration", tags))
+    }
+
+    /// Returns the scenario of this name.
+    pub(crate) fn scenario(&self, name: &str) -> Option<&ScenarioSummary> {
+        self.scenarios.iter().find(|it| it.name == name)
+    }
+
+    /// Returns the seconds of the scenario of a series.
+    pub(crate) fn seconds(&self, series: &Series) -> f64 {
+        let scenario = series.tag("scenario").and_then(|name| self.scenario(name));
+        scenario.map_or(self.duration, |scenario| scenario.duration)
     }
 
     /// Returns a metric of one check, status or kind of error.
@@ -63,7 +81,7 @@ impl Summary {
     }
 }
 
-impl super::Series {
+impl Series {
     /// Returns the value of a tag.
     pub fn tag(&self, name: &str) -> Option<&str> {
         value(&self.tags, name)

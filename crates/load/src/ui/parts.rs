@@ -112,12 +112,8 @@ pub(super) fn errors(model: &Model, width: usize, height: usize) -> Vec<Line<'st
     };
     let mut lines = vec![title("errors", &about, width)];
     for error in errors.iter().take(height.saturating_sub(1)) {
-        let detail = error.details.first().map_or("", String::as_str);
-        let text = format!(
-            " {:>7}  {}  {detail}",
-            short(error.count as f64),
-            error.kind
-        );
+        let count = short(error.count as f64);
+        let text = format!(" {count:>7}  {}  {}", error.kind, error.example());
         lines.push(Line::styled(
             cut(&printable(&text), width),
             tint(model, Color::Red),
@@ -144,11 +140,8 @@ pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line
     )];
     let sorted = crossed(true).chain(held).chain(crossed(false));
     for threshold in sorted.take(height.saturating_sub(1)) {
-        let seen = threshold
-            .observed
-            .map_or("no samples yet".to_owned(), |value| {
-                observed(&threshold.metric, &threshold.expression, value)
-            });
+        let seen = observed(threshold);
+        let seen = seen.unwrap_or_else(|| "no samples yet".to_owned());
         // A threshold without samples is not crossed yet.
         let (mark, colour) = match (threshold.passed, threshold.samples) {
             (true, _) => ('✓', Color::Green),

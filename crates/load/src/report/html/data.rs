@@ -7,7 +7,7 @@ use crate::report::format::printable;
 use crate::report::matrix::{Matrix, is_cell};
 use crate::report::tags;
 use crate::timeline::{PointRow, Timeline};
-use crate::{Histogram, Metric, Summary};
+use crate::{Histogram, Summary};
 
 /// Limit of curves, because further curves would not have distinct colours.
 const MOST_CURVES: usize = 8;
@@ -138,7 +138,7 @@ fn lines(name: &str, rows: &[PointRow], interval: f64) -> Lines {
 /// Returns a curve per scenario, or for a single scenario one per set of tags.
 fn curves(summary: &Summary) -> Vec<Curve> {
     let by_scenario = |scenario: &crate::summary::ScenarioSummary| {
-        let metric = duration(summary, &[("scenario", &scenario.name)])?;
+        let metric = summary.latency(&[("scenario", &scenario.name)])?;
         Some(curve(&scenario.name, metric.trend()?))
     };
     let mut curves: Vec<Curve> = summary.scenarios.iter().filter_map(by_scenario).collect();
@@ -167,14 +167,6 @@ fn curves(summary: &Summary) -> Vec<Curve> {
     }
     curves.truncate(MOST_CURVES);
     curves
-}
-
-/// Returns the durations of requests, or of iterations without requests.
-fn duration(summary: &Summary, tags: &[(&str, &str)]) -> Option<Metric> {
-    let requests = summary
-        .select("http_req_duration", tags)
-        .filter(|metric| metric.samples() > 0);
-    requests.or_else(|| summary.select("iteration_duration", tags))
 }
 
 fn curve(name: &str, histogram: &Histogram) -> Curve {

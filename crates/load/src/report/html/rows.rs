@@ -2,10 +2,11 @@
 
 use crate::report::format;
 use crate::report::matrix::{Cell, Matrix, is_cell};
-use crate::report::statistics::{Statistics, count, line, per, share};
+use crate::report::statistics::{Statistics, count, line, per, share, start_delay};
 use crate::report::tags;
-use crate::report::threshold::observed;
+use crate::report::threshold::{observed, reason};
 use crate::summary::{ScenarioSummary, Series, TagList};
+use crate::threshold::ThresholdResult;
 use crate::{Metric, Summary};
 
 /// Limit of rows in the table by tag; the table of all metrics has the rest.
@@ -17,12 +18,17 @@ pub(super) struct Figure {
     pub(super) bad: bool,
 }
 
-pub(super) struct ThresholdRow {
-    pub(super) metric: String,
-    pub(super) expression: String,
-    pub(super) observed: String,
-    pub(super) samples: u64,
-    pub(super) passed: bool,
+/// Figures of the requests of a row.
+pub(super) struct Requests {
+    pub(super) count: u64,
+    pub(super) rate: String,
+    pub(super) failed: String,
+    pub(super) failing: bool,
+    pub(super) avg: String,
+    pub(super) med: String,
+    pub(super) p95: String,
+    pub(super) p99: String,
+    pub(super) max: String,
 }
 
 pub(super) struct ScenarioRow {
@@ -36,51 +42,15 @@ pub(super) struct ScenarioRow {
     pub(super) start_delay: String,
     /// Whether less load was offered than planned.
     pub(super) short: bool,
-    pub(super) requests: u64,
-    pub(super) rate: String,
-    pub(super) failed: String,
-    pub(super) failing: bool,
-    pub(super) med: String,
-    pub(super) p95: String,
-    pub(super) p99: String,
-    pub(super) max: String,
+    pub(super) requests: Requests,
 }
 
 pub(super) struct TaggedRow {
     pub(super) tags: TagList,
-    pub(super) requests: u64,
-    pub(super) rate: String,
-    pub(super) failed: String,
-    pub(super) failing: bool,
     pub(super) connect: String,
     pub(super) tls: String,
     pub(super) waiting: String,
-    pub(super) avg: String,
-    pub(super) med: String,
-    pub(super) p95: String,
-    pub(super) p99: String,
-    pub(super) max: String,
-}
-
-pub(super) struct CheckRow {
-    pub(super) name: String,
-    pub(super) place: String,
-    pub(super) passes: u64,
-    pub(super) fails: u64,
-    pub(super) failed: bool,
-    pub(super) details: Vec<String>,
-}
-
-pub(super) struct ErrorRow {
-    pub(super) kind: String,
-    pub(super) place: String,
-    pub(super) count: u64,
-    pub(super) detail: String,
-}
-
-pub(super) struct NoteRow {
-    pub(super) title: String,
-    pub(super) text: String,
+    pub(super) requests: Requests,
 }
 
 pub(super) struct MetricRow {
@@ -140,7 +110,7 @@ pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
         ),
         figure(format::percent(failed, total), "failed", failed > 0),
     ];
-    if let Some(figures_of_all) = Statistics::of_metric(latency(summary, &[]).as_ref()) {
+    if let Some(figures_of_all) = Statistics::of_metric(summary.latency(&[]).as_ref()) {
         let ms = format::duration;
         figures.push(figure(ms(figures_of_all.med), "median", false));
         figures.push(figure(ms(figures_of_all.p99), "p(99)", false));
@@ -166,32 +136,37 @@ pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     figures
 }
 
-fn latency(summary: &Summary, tags: &[(&str, &str)]) -> Option<Metric> {
-    let requests = summary
-        .select("http_req_duration", tags)
-        .filter(|metric| metric.samples() > 0);
-    requests.or_else(|| summary.select("iteration_duration", tags))
+impl Requests {
+    /// Formats the figures of `metric`, which finds a metric by its name, over `seconds`.
+    fn of(metric: impl Fn(&str) -> Option<Metric>, times: Option<Metric>, seconds: f64) -> Self {
+        let requests = count(metric("http_reqs").as_ref());
+        let (failed, total) = share(metric("http_req_failed").as_ref());
+        let times = Statistics::of_metric(times.as_ref());
+        let time = |pick: fn(&Statistics) -> f64| {
+            let time = times.as_ref().map(|times| format::duration(pick(times)));
+            time.unwrap_or_else(|| "–".into())
+        };
+        Requests {
+            count: requests,
+            rate: format::per_second(per(requests, seconds)),
+            failed: format::percent(failed, total),
+            failing: failed > 0,
+            avg: time(|times| times.avg),
+            med: time(|times| times.med),
+            p95: time(|times| times.p95),
+            p99: time(|times| times.p99),
+            max: time(|times| times.max),
+        }
+    }
 }
 
-pub(super) fn thresholds(summary: &Summary) -> Vec<ThresholdRow> {
-    let row = |threshold: &crate::threshold::ThresholdResult| {
-        let seen = threshold.observed.map_or_else(
-            || "no samples".to_owned(),
-            |value| observed(&threshold.metric, &threshold.expression, value),
-        );
-        let reason = threshold
-            .reason
-            .as_deref()
-            .filter(|_| !threshold.passed && threshold.observed.is_some());
-        ThresholdRow {
-            metric: threshold.metric.clone(),
-            expression: threshold.expression.clone(),
-            observed: reason.map_or(seen.clone(), |reason| format!("{seen}: {reason}")),
-            samples: threshold.samples,
-            passed: threshold.passed,
-        }
-    };
-    summary.thresholds.iter().map(row).collect()
+/// Formats the observed value of a threshold, and the reason of a failure.
+pub(super) fn seen(threshold: &ThresholdResult) -> String {
+    let seen = observed(threshold).unwrap_or_else(|| "no samples".to_owned());
+    match reason(threshold) {
+        Some(reason) => format!("{seen}: {reason}"),
+        None => seen,
+    }
 }
 
 pub(super) fn scenarios(summary: &Summary) -> Vec<ScenarioRow> {
@@ -204,17 +179,8 @@ pub(super) fn scenarios(summary: &Summary) -> Vec<ScenarioRow> {
 
 fn scenario_row(summary: &Summary, scenario: &ScenarioSummary) -> ScenarioRow {
     let tags = [("scenario", scenario.name.as_str())];
-    let requests = count(summary.select("http_reqs", &tags).as_ref());
-    let (failed, total) = share(summary.select("http_req_failed", &tags).as_ref());
-    let figures = Statistics::of_metric(latency(summary, &tags).as_ref());
-    let ms = |pick: fn(&Statistics) -> f64| {
-        figures
-            .as_ref()
-            .map_or("–".into(), |s| format::duration(pick(s)))
-    };
-    let delay = summary.select("iteration_start_delay", &tags);
-    let delay = Statistics::of_metric(delay.as_ref());
-    let start_delay = delay.map_or("–".into(), |s| format::duration(s.p99));
+    let metric = |name: &str| summary.select(name, &tags);
+    let requests = Requests::of(metric, summary.latency(&tags), scenario.duration);
     let tags: Vec<_> = scenario
         .tags
         .iter()
@@ -243,16 +209,9 @@ fn scenario_row(summary: &Summary, scenario: &ScenarioSummary) -> ScenarioRow {
             0 => "–".into(),
             asked => format::percent(scenario.started.min(asked), asked),
         },
-        start_delay,
+        start_delay: start_delay(summary, scenario).unwrap_or_else(|| "–".into()),
         short: scenario.dropped > 0,
         requests,
-        rate: format::per_second(per(requests, scenario.duration)),
-        failed: format::percent(failed, total),
-        failing: failed > 0,
-        med: ms(|s| s.med),
-        p95: ms(|s| s.p95),
-        p99: ms(|s| s.p99),
-        max: ms(|s| s.max),
     }
 }
 
@@ -270,68 +229,19 @@ pub(super) fn tagged(summary: &Summary) -> Vec<TaggedRow> {
 }
 
 fn tagged_row(summary: &Summary, series: &Series, common: &TagList) -> TaggedRow {
-    let metric = |name: &str| series.metrics.get(name);
+    let metric = |name: &str| series.metrics.get(name).cloned();
     let median = |name: &str| {
-        Statistics::of_metric(metric(name)).map_or("–".into(), |s| format::duration(s.med))
+        let figures = Statistics::of_metric(series.metrics.get(name));
+        figures.map_or("–".into(), |figures| format::duration(figures.med))
     };
-    let figures = Statistics::of_metric(metric("http_req_duration")).unwrap_or_default();
-    let (failed, total) = share(metric("http_req_failed"));
-    let requests = count(metric("http_reqs"));
-    let scenario = summary
-        .scenarios
-        .iter()
-        .find(|known| Some(known.name.as_str()) == series.tag("scenario"));
-    let seconds = scenario.map_or(summary.duration, |scenario| scenario.duration);
+    let times = metric("http_req_duration");
     TaggedRow {
         tags: tags::telling(&series.tags, common),
-        requests,
-        rate: format::per_second(per(requests, seconds)),
-        failed: format::percent(failed, total),
-        failing: failed > 0,
         connect: median("http_req_connecting"),
         tls: median("http_req_tls_handshaking"),
         waiting: median("http_req_waiting"),
-        avg: format::duration(figures.avg),
-        med: format::duration(figures.med),
-        p95: format::duration(figures.p95),
-        p99: format::duration(figures.p99),
-        max: format::duration(figures.max),
+        requests: Requests::of(metric, times, summary.seconds(series)),
     }
-}
-
-pub(super) fn checks(summary: &Summary) -> Vec<CheckRow> {
-    let row = |check: &crate::summary::Check| CheckRow {
-        name: check.name.clone(),
-        place: check
-            .tags
-            .iter()
-            .map(|(_, value)| value.as_str())
-            .collect::<Vec<_>>()
-            .join(" "),
-        passes: check.passes,
-        fails: check.fails,
-        failed: check.fails > 0 && check.excused.is_none(),
-        details: check.details.clone(),
-    };
-    summary.checks.iter().map(row).collect()
-}
-
-pub(super) fn errors(summary: &Summary) -> Vec<ErrorRow> {
-    let row = |error: &crate::summary::ErrorKind| ErrorRow {
-        kind: error.kind.clone(),
-        place: error.scenario.clone(),
-        count: error.count,
-        detail: error.details.first().cloned().unwrap_or_default(),
-    };
-    summary.errors.iter().map(row).collect()
-}
-
-pub(super) fn notes(summary: &Summary) -> Vec<NoteRow> {
-    let row = |note: &crate::Note| NoteRow {
-        title: note.title.clone(),
-        text: note.lines.join("\n"),
-    };
-    summary.notes.iter().map(row).collect()
 }
 
 pub(super) fn metrics(summary: &Summary) -> Vec<MetricRow> {

@@ -163,11 +163,7 @@ fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
 fn row(label: String, name: &str, metric: &Metric, seconds: f64) -> Row {
     let figures = match metric {
         Metric::Trend(histogram) if histogram.is_empty() => vec!["no samples".to_owned()],
-        Metric::Trend(histogram) => Statistics::of(histogram)
-            .columns()
-            .iter()
-            .map(|(name, ms)| format!("{name}={}", format::duration(*ms)))
-            .collect(),
+        Metric::Trend(histogram) => Statistics::of(histogram).columns().to_vec(),
         other => vec![statistics::line(name, other, seconds)],
     };
     let label = printable(&label);
