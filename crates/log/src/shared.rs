@@ -24,13 +24,14 @@ use crate::read::reader::Reader;
 use crate::rfc6962::state::Rfc6962;
 use crate::shared::instance::Instance;
 use crate::shared::turn::Turn;
+use crate::status::clock_jump::{is_ahead, not_ahead_of_store};
 use crate::status::log_status::LogStatus;
 use crate::status::metrics::{LogMetrics, Metrics};
 use crate::status::state::{Published, State};
 use crate::submit::session::Session;
 use crate::submit::submissions::Submissions;
 
-/// Maximum age of a reading of the store's clock. This process may have been suspended since.
+/// Maximum age of a reading of a store's clock. This process may have been suspended since.
 const STORE_DATE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The state of one log that all of its tasks share.
@@ -120,12 +121,33 @@ impl Shared {
         self.submissions.show(tree.size());
     }
 
-    /// Returns the time of the store's clock at `at`, in Unix milliseconds; `None` if the store has
-    /// no clock, or has not responded recently.
-    pub(crate) fn store_ms(&self, at: Instant) -> Option<u64> {
-        let date = self.assets.stats().date()?;
-        let age = at.saturating_duration_since(date.at);
-        (age <= STORE_DATE_LIFETIME).then(|| date.unix_ms + age.as_millis() as u64)
+    /// Checks whether the clocks of storage and lock confirm a clock that showed `wall_ms` at `at`,
+    /// if it is ahead of the time `known_ms`. A clock that does not respond is ignored.
+    ///
+    /// # Errors
+    /// [`Fatal::AheadOfStore`] if one of these clocks is behind.
+    pub(crate) async fn confirm_clock(
+        &self,
+        (wall_ms, at): (u64, Instant),
+        known_ms: u64,
+    ) -> Result<(), Fatal> {
+        if !is_ahead(wall_ms, known_ms) {
+            return Ok(());
+        }
+        let of_lock = self.lock.date().await.ok().flatten();
+        let dates = [
+            (self.assets.stats().date(), self.assets.location()),
+            (of_lock, self.lock.location()),
+        ];
+        for (date, place) in dates {
+            let Some(date) = date else { continue };
+            let age = at.saturating_duration_since(date.at);
+            let store_ms = date.unix_ms.saturating_add(age.as_millis() as u64);
+            if age <= STORE_DATE_LIFETIME {
+                not_ahead_of_store(wall_ms, store_ms, place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Syncs storage up to `size`, and cuts the journal.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lucarne_storage::{Lock, LockError, LogId, Observer, Operation, Outcome};
+use lucarne_storage::{Lock, LockError, LogId, Observer, Operation, Outcome, StoreDate};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -243,6 +243,10 @@ impl Lock for MeteredLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.timed("check", self.lock.check()).await
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.lock.date().await
     }
 
     async fn close(&self) {

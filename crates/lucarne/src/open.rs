@@ -12,7 +12,7 @@ use bytes::Bytes;
 use lucarne_log::Turn;
 use lucarne_storage::{
     Asset, AssetError, Assets, DiskCache, JournalContents, Lock, LockError, LogId, Observer,
-    OpenFile, PosixAssets, PosixRepairs, ReadAssets, Repairs, SqlLock, Stats, object,
+    OpenFile, PosixAssets, PosixRepairs, ReadAssets, Repairs, SqlLock, Stats, StoreDate, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -386,6 +386,10 @@ impl Lock for LateLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.open().await?.check().await
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.open().await?.date().await
     }
 
     async fn close(&self) {

@@ -2,6 +2,8 @@
 
 use async_trait::async_trait;
 
+use crate::StoreDate;
+
 /// SHA-256 of a log's public key (RFC 6962, section 3.2); the key of its row.
 pub type LogId = [u8; 32];
 
@@ -38,6 +40,10 @@ pub trait Lock: Send + Sync + 'static {
 
     /// Verifies that a checkpoint could be stored now. Changes no checkpoint.
     async fn check(&self) -> Result<(), LockError>;
+
+    /// Returns the newest reading of the lock's own clock; `None` if the lock has no clock of its
+    /// own.
+    async fn date(&self) -> Result<Option<StoreDate>, LockError>;
 
     /// Closes the lock cleanly, so that the next process need not recover it. The lock must not be
     /// used afterwards. Dropping a lock without closing it loses nothing.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::repairs::KEPT;
-use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Repairs, Stats, path};
+use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Repairs, Stats, StoreDate, path};
 
 /// A call on [`MemoryAssets`], for [`MemoryAssets::inject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +231,7 @@ pub struct MemoryLock {
 struct LockInner {
     rows: Mutex<HashMap<LogId, Vec<u8>>>,
     fault: Mutex<Option<String>>,
+    date: Mutex<Option<StoreDate>>,
     /// The location for messages; `None` for "memory".
     location: Option<&'static str>,
 }
@@ -264,6 +265,11 @@ impl MemoryLock {
             Some(body) => rows.insert(*log, body),
             None => rows.remove(log),
         };
+    }
+
+    /// Gives the lock a clock of its own, with this reading.
+    pub fn set_date(&self, date: StoreDate) {
+        *self.inner.date.lock() = Some(date);
     }
 
     fn fault(&self, action: &'static str) -> Result<(), LockError> {
@@ -313,6 +319,11 @@ impl Lock for MemoryLock {
 
     async fn check(&self) -> Result<(), LockError> {
         self.fault("write")
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.fault("read the clock")?;
+        Ok(*self.inner.date.lock())
     }
 
     fn location(&self) -> String {

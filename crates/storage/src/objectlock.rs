@@ -27,7 +27,7 @@ pub(crate) use self::put::mark;
 use self::put::{Put, Stored};
 use self::request_failure::Failure;
 use crate::object::{RequestPolicy, failure};
-use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
+use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats, StoreDate};
 
 /// Minimum time of an attempt. A working store responds within this time, so that the error has the
 /// store's response and not a timeout.
@@ -74,6 +74,7 @@ pub struct ObjectLock {
     /// it has not seen. With MD5 e-tags, the mismatch is detected.
     md5: AtomicBool,
     limits: Limits,
+    stats: Arc<Stats>,
     /// The values that this process put last. The next commit then needs no read.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
@@ -128,14 +129,16 @@ impl ObjectLock {
             policy,
             ..config.clone()
         };
-        let store = config
-            .connect(Arc::new(Stats::observed(observer)))
-            .map_err(|error| {
-                let location = location.clone();
-                let reason = error.to_string();
-                LockError::Unusable { location, reason }
-            })?;
-        Ok(Self::at(limits, store, &config.key_prefix, location))
+        let stats = Arc::new(Stats::observed(observer));
+        let store = config.connect(stats.clone()).map_err(|error| {
+            let location = location.clone();
+            let reason = error.to_string();
+            LockError::Unusable { location, reason }
+        })?;
+        Ok(Self {
+            stats,
+            ..Self::at(limits, store, &config.key_prefix, location)
+        })
     }
 
     /// Opens the lock under a prefix of a bucket, outside the data of any log. To test the store,
@@ -166,6 +169,7 @@ impl ObjectLock {
             location,
             md5: AtomicBool::new(false),
             limits,
+            stats: Arc::default(),
             newest: Mutex::default(),
         }
     }
@@ -356,6 +360,10 @@ impl Lock for ObjectLock {
                 Err(failure) => self.again("write", put.deadline, &failure).await?,
             }
         }
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        Ok(self.stats.date())
     }
 
     fn location(&self) -> String {

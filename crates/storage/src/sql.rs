@@ -30,7 +30,7 @@ use async_trait::async_trait;
 use self::database_url::DatabaseUrl;
 use self::dialect::Dialect;
 pub use self::tessera::TesseraState;
-use crate::{Lock, LockError, LogId};
+use crate::{Lock, LockError, LogId, StoreDate};
 
 /// A lock in an SQL database, shared by all logs of a process.
 ///
@@ -221,6 +221,10 @@ impl Lock for SqlLock {
         self.database.probe().await
     }
 
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.database.date().await
+    }
+
     /// Closes the connections. SQLite copies its write-ahead log into the database.
     async fn close(&self) {
         self.database.close().await;
@@ -249,6 +253,11 @@ trait Database: Send + Sync + 'static {
 
     /// See [`Lock::check`].
     async fn probe(&self) -> Result<(), LockError>;
+
+    /// See [`Lock::date`].
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        Ok(None)
+    }
 
     /// See [`Lock::doubt`].
     fn doubt(&self) -> Option<String> {

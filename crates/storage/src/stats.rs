@@ -24,10 +24,10 @@ pub struct Stats {
     observer: Option<std::sync::Arc<dyn crate::Observer>>,
 }
 
-/// The clock of a store, from the `Date` of one of its responses.
+/// The clock of a store or of a lock, from one of its responses.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreDate {
-    /// The time of the store in Unix milliseconds, in whole seconds.
+    /// The time of the clock in Unix milliseconds, in whole seconds.
     pub unix_ms: u64,
     /// The time when the response arrived.
     pub at: Instant,

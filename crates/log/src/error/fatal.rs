@@ -90,16 +90,18 @@ pub enum Fatal {
         /// The size of the jump in milliseconds.
         ahead_ms: u64,
     },
-    /// The clock is ahead of the clock of the store.
+    /// The clock is ahead of the clock of the storage or of the lock.
     #[error(
-        "the clock is {ahead_ms} ms ahead of the clock of the store: nothing is signed, because a \
+        "the clock is {ahead_ms} ms ahead of the clock of {place}: nothing is signed, because a \
          checkpoint that is signed ahead of its time would stop the log until then. Correct the \
-         wrong clock; if only the clock of the store is wrong, start the log with `lucarne serve \
+         wrong clock; if only the other clock is wrong, start the log with `lucarne serve \
          --confirm-clock` and today's date (UTC, as 2026-07-01)"
     )]
     AheadOfStore {
         /// The difference in milliseconds.
         ahead_ms: u64,
+        /// The storage or the lock with the other clock.
+        place: String,
     },
     /// The log's last signature is so old that the clock may be wrong.
     #[error(

@@ -37,7 +37,7 @@ use crate::recovery::known_checkpoints::{self, History};
 use crate::recovery::recover;
 use crate::sequence::term::Term;
 use crate::shared::Shared;
-use crate::status::clock_jump::{believable, confirmed_by_store, next_timestamp};
+use crate::status::clock_jump::{believable, next_timestamp};
 use crate::status::state::State;
 use crate::submit::forward_queue::{Forwarder, Leader};
 use crate::submit::forward_wire::Pressure;
@@ -267,7 +267,7 @@ impl Follower {
         self.leader_clock.note(at, signed_ms, clocks);
         let (lease, mut trouble) = match lease {
             Err(unreadable @ LeaseError::Unreadable { .. }) => (None, Some(unreadable.to_string())),
-            lease => (lease?, self.wrong_clock(clocks)),
+            lease => (lease?, self.wrong_clock(clocks).await),
         };
         let lapsed = self.watch.note(&self.committed, lease.as_ref(), at);
         let held = lease.as_ref().and_then(|lease| lease.holder);
@@ -308,7 +308,7 @@ impl Follower {
 
     /// Returns the reason why this instance must not sign with its clock, as text that changes
     /// seldom.
-    fn wrong_clock(&self, (wall_ms, now): (u64, Instant)) -> Option<String> {
+    async fn wrong_clock(&self, (wall_ms, now): (u64, Instant)) -> Option<String> {
         if let Some(problem) = self.leader_clock.problem(wall_ms, now) {
             return Some(problem);
         }
@@ -325,15 +325,14 @@ impl Follower {
         if let Err(unconfirmed) = believable(wall_ms, self.signed_ms) {
             return Some(unconfirmed.to_string());
         }
-        let store_ms = self.log.store_ms(now.into_std());
-        let confirmed = confirmed_by_store(wall_ms, self.signed_ms, store_ms);
-        confirmed.is_err().then(|| {
-            format!(
-                "the clock of this instance is more than a minute ahead of the clock of {}, so \
-                 this instance does not take the lead: correct the wrong clock",
-                self.log.assets.location()
-            )
-        })
+        let now = (wall_ms, now.into_std());
+        match self.log.confirm_clock(now, self.signed_ms).await {
+            Err(Fatal::AheadOfStore { place, .. }) => Some(format!(
+                "the clock of this instance is more than a minute ahead of the clock of {place}, \
+                 so this instance does not take the lead: correct the wrong clock"
+            )),
+            _ => None,
+        }
     }
 
     /// Returns the problem of another instance that leads with the address of this instance.

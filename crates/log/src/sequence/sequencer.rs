@@ -200,7 +200,7 @@ impl Sequencer {
     }
 
     async fn round(&mut self) -> Result<(), Fatal> {
-        let timestamp_ms = self.next_timestamp()?;
+        let timestamp_ms = self.next_timestamp().await?;
         let full = self.unsettled_bytes >= self.log.config.rounds.journal_bytes;
         let stalled = full && self.settling.is_some();
         self.log.status.set_stalled(stalled);
@@ -238,14 +238,14 @@ impl Sequencer {
     /// Returns the next timestamp. Timestamps never decrease, even if the clock does, and do not
     /// follow a clock that jumps ahead. A clock far behind is an error, because SCTs would lie in
     /// the future.
-    fn next_timestamp(&self) -> Result<u64, Fatal> {
-        let clock = &self.log.config.clock;
-        let (now_ms, at) = (clock.now_ms(), std::time::Instant::now());
-        let signed_ms = self.tree.timestamp_ms;
-        let next = next_timestamp(now_ms, signed_ms)?;
-        let (confirmed, store_ms) = (clock.is_confirmed(), self.log.store_ms(at));
-        let jumps = &self.log.status.jumps;
-        jumps.trust(now_ms, at, signed_ms, confirmed, store_ms)?;
+    async fn next_timestamp(&self) -> Result<u64, Fatal> {
+        let (clock, jumps) = (&self.log.config.clock, &self.log.status.jumps);
+        let now = (clock.now_ms(), std::time::Instant::now());
+        let (signed_ms, confirmed) = (self.tree.timestamp_ms, clock.is_confirmed());
+        let next = next_timestamp(now.0, signed_ms)?;
+        let known_ms = jumps.known_ms(now, signed_ms, confirmed);
+        self.log.confirm_clock(now, known_ms).await?;
+        jumps.trust(now, signed_ms, confirmed)?;
         Ok(next)
     }
 }

@@ -6,7 +6,7 @@
 //! minute, as after a pause of the machine. A longer jump is never accepted. At the start of the
 //! process, the clock is compared with the last signed checkpoint. If this checkpoint is more than
 //! a day old, an operator must confirm that the log was down for so long. At a start and after a
-//! jump, the clock is also compared with the clock of the store, if the store has one.
+//! jump, the clock is also compared with the clocks of storage and lock, if they have clocks.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use crate::error::Fatal;
 pub(crate) const TOLERATED_MS: u64 = 10_000;
 /// Maximum jump without an operator's confirmation, in milliseconds.
 const MOST_MS: u64 = 24 * 3600 * 1000;
-/// Maximum difference to the clock of the store, in milliseconds: the operator of the log may not
-/// be able to correct the clock of the store.
+/// Maximum difference to the clock of a store, in milliseconds: the operator of the log may not be
+/// able to correct the clock of the store.
 const STORE_MS: u64 = 60_000;
 /// Minimum age of a jump before the log accepts it.
 const STANDING: Duration = Duration::from_secs(60);
@@ -41,19 +41,22 @@ pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
     }
 }
 
-/// Checks whether the clock of the store confirms a clock that is ahead of the time `known_ms`.
+/// Returns whether a clock is so far ahead of the time `known_ms` that other clocks must confirm
+/// the clock.
+pub(crate) fn is_ahead(wall_ms: u64, known_ms: u64) -> bool {
+    wall_ms.saturating_sub(known_ms) > TOLERATED_MS
+}
+
+/// Compares the clock with the clock of the store or lock at `place`.
 ///
 /// # Errors
 /// [`Fatal::AheadOfStore`] if the clock of the store is behind.
-pub(crate) fn confirmed_by_store(
-    wall_ms: u64,
-    known_ms: u64,
-    store_ms: Option<u64>,
-) -> Result<(), Fatal> {
-    let is_ahead = wall_ms.saturating_sub(known_ms) > TOLERATED_MS;
-    match store_ms.map(|store_ms| wall_ms.saturating_sub(store_ms)) {
-        Some(ahead_ms) if is_ahead && ahead_ms > STORE_MS => Err(Fatal::AheadOfStore { ahead_ms }),
-        _ => Ok(()),
+pub(crate) fn not_ahead_of_store(wall_ms: u64, store_ms: u64, place: String) -> Result<(), Fatal> {
+    let ahead_ms = wall_ms.saturating_sub(store_ms);
+    if ahead_ms > STORE_MS {
+        Err(Fatal::AheadOfStore { ahead_ms, place })
+    } else {
+        Ok(())
     }
 }
 
@@ -100,34 +103,40 @@ struct JumpState {
 pub(crate) struct ClockJumps(Mutex<JumpState>);
 
 impl ClockJumps {
-    /// Checks whether a log may sign with the time `wall_ms`, which was read at `at`. `store_ms` is
-    /// the time of the store's clock, if known.
+    /// Returns the last time before `at` that needs no other clock: this process has signed with
+    /// that time since, or the operator has `confirmed` the clock, or it is `signed_ms`.
+    pub(crate) fn known_ms(
+        &self,
+        (wall_ms, at): (u64, Instant),
+        signed_ms: u64,
+        confirmed: bool,
+    ) -> u64 {
+        match self.0.lock().trusted {
+            Some(trusted) => trusted.expected_ms(at),
+            None if confirmed => wall_ms,
+            None => signed_ms,
+        }
+    }
+
+    /// Checks whether a log may sign with the time `wall_ms`, which was read at `at`.
     ///
     /// # Errors
     /// If the time is too far ahead of the time that has passed since the last signature of this
     /// process. Before the first signature of this process, if the time is more than a day after
-    /// `signed_ms` and the clock is not `confirmed`. If the clock of the store is behind.
+    /// `signed_ms` and the clock is not `confirmed`.
     pub(crate) fn trust(
         &self,
-        wall_ms: u64,
-        at: Instant,
+        (wall_ms, at): (u64, Instant),
         signed_ms: u64,
         confirmed: bool,
-        store_ms: Option<u64>,
     ) -> Result<(), Fatal> {
         let mut state = self.0.lock();
         let seen = ClockReading { wall_ms, at };
         match state.trusted {
-            None => {
-                if !confirmed {
-                    believable(wall_ms, signed_ms)?;
-                    confirmed_by_store(wall_ms, signed_ms, store_ms)?;
-                }
-            }
+            None if confirmed => {}
+            None => believable(wall_ms, signed_ms)?,
             Some(trusted) => {
-                let expected_ms = trusted.expected_ms(at);
-                confirmed_by_store(wall_ms, expected_ms, store_ms)?;
-                let ahead_ms = wall_ms.saturating_sub(expected_ms);
+                let ahead_ms = wall_ms.saturating_sub(trusted.expected_ms(at));
                 if ahead_ms > TOLERATED_MS && !state.stands(seen, ahead_ms) {
                     return Err(Fatal::Jumped { ahead_ms });
                 }
@@ -186,7 +195,7 @@ mod tests {
     /// Returns the state after a signature, and the moment at which the clock was `NOW`.
     fn running() -> (ClockJumps, Instant) {
         let (jumps, start) = (ClockJumps::default(), Instant::now());
-        jumps.trust(NOW, start, NOW - 1000, false, None).unwrap();
+        jumps.trust((NOW, start), NOW - 1000, false).unwrap();
         (jumps, start)
     }
 
@@ -203,7 +212,7 @@ mod tests {
             (NOW - 25 * HOUR, true, true),
             (NOW + HOUR, false, true),
         ] {
-            let trusted = ClockJumps::default().trust(NOW, at, signed_ms, confirmed, None);
+            let trusted = ClockJumps::default().trust((NOW, at), signed_ms, confirmed);
             assert_eq!(trusted.is_ok(), taken);
         }
     }
@@ -214,11 +223,11 @@ mod tests {
         for seconds in [1, 61, 3600, 100_000] {
             let (passed, at) = after(start, seconds);
             let wall = NOW + passed + 87_600 * HOUR;
-            assert!(jumps.trust(wall, at, NOW, true, None).is_err());
+            assert!(jumps.trust((wall, at), NOW, true).is_err());
             assert_eq!(jumps.now_ms(wall, at), NOW + passed);
         }
         let (passed, at) = after(start, 100_001);
-        jumps.trust(NOW + passed, at, NOW, false, None).unwrap();
+        jumps.trust((NOW + passed, at), NOW, false).unwrap();
         assert_eq!(jumps.now_ms(NOW + passed, at), NOW + passed);
     }
 
@@ -227,9 +236,7 @@ mod tests {
         let (jumps, start) = running();
         let try_at = |seconds, ahead| {
             let (passed, at) = after(start, seconds);
-            jumps
-                .trust(NOW + passed + ahead, at, NOW, false, None)
-                .is_ok()
+            jumps.trust((NOW + passed + ahead, at), NOW, false).is_ok()
         };
         assert!(!try_at(1, HOUR));
         assert!(!try_at(50, HOUR + 5000));
@@ -245,7 +252,7 @@ mod tests {
         let (jumps, start) = running();
         let try_at = |seconds, wall| {
             let (_, at) = after(start, seconds);
-            jumps.trust(wall, at, NOW, false, None).is_ok()
+            jumps.trust((wall, at), NOW, false).is_ok()
         };
         assert!(try_at(1, NOW + 1000 + TOLERATED_MS));
         assert!(try_at(2, NOW + 2000));
@@ -254,25 +261,22 @@ mod tests {
     }
 
     #[test]
-    fn a_store_whose_clock_is_behind_stops_a_start_and_a_jump() {
-        let (at, ahead) = (Instant::now(), 14 * 60_000);
-        let start = |wall, store, confirmed| {
-            ClockJumps::default()
-                .trust(wall, at, NOW, confirmed, store)
-                .is_ok()
-        };
-        assert!(start(NOW + ahead, None, false));
-        assert!(start(NOW + ahead, Some(NOW + ahead - 30_000), false));
-        assert!(!start(NOW + ahead, Some(NOW), false));
-        assert!(start(NOW + ahead, Some(NOW), true));
-        // The last checkpoint confirms the clock.
-        assert!(start(NOW + 5000, Some(NOW - ahead), false));
+    fn a_clock_is_compared_with_stores_if_it_is_ahead_of_the_known_time() {
+        let (at, start) = (Instant::now(), ClockJumps::default());
+        let known = |confirmed| start.known_ms((NOW + HOUR, at), NOW, confirmed);
+        assert!(is_ahead(NOW + HOUR, known(false)));
+        assert!(!is_ahead(NOW + HOUR, known(true)));
         let (jumps, start) = running();
-        for seconds in [1, 100] {
+        for (seconds, jumped, expected) in [(1, 0, false), (100, 0, false), (100, HOUR, true)] {
             let (passed, at) = after(start, seconds);
-            let wall = NOW + passed + ahead;
-            let trusted = jumps.trust(wall, at, NOW, false, Some(NOW + passed));
-            assert!(matches!(trusted, Err(Fatal::AheadOfStore { .. })));
+            let wall = NOW + passed + jumped;
+            // The confirmation is only for the start.
+            let known = jumps.known_ms((wall, at), NOW, true);
+            assert_eq!(is_ahead(wall, known), expected, "{seconds} {jumped}");
         }
+        let behind = |store_ms| not_ahead_of_store(NOW, store_ms, "memory".into()).is_err();
+        assert!(!behind(NOW + HOUR));
+        assert!(!behind(NOW - 30_000));
+        assert!(behind(NOW - 61_000));
     }
 }

@@ -17,7 +17,7 @@ use lucarne_log::{
     Instances, Log, LogConfig, Messenger, MessengerError, Metrics, State, SubmitError,
 };
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Lease, Lock, LockError, MemoryLock};
+use lucarne_storage::{Lease, Lock, LockError, MemoryLock, StoreDate};
 use lucarne_testkit::{eventually, until};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Runtime;
@@ -80,6 +80,10 @@ impl Lock for Gated {
 
     async fn check(&self) -> Result<(), LockError> {
         self.lock.check().await
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.lock.date().await
     }
 
     fn location(&self) -> String {

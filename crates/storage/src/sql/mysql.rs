@@ -83,6 +83,12 @@ impl Engine for MySql {
         row.fetch_optional(connection).await
     }
 
+    async fn now(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)")
+            .fetch_one(connection)
+            .await
+    }
+
     async fn execute(
         connection: &mut MySqlConnection,
         statement: &'static str,

@@ -90,6 +90,12 @@ impl Engine for Postgres {
         row.fetch_optional(connection).await
     }
 
+    async fn now(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("SELECT floor(extract(epoch FROM clock_timestamp()))::bigint")
+            .fetch_one(connection)
+            .await
+    }
+
     async fn execute(
         connection: &mut PgConnection,
         statement: &'static str,

@@ -20,7 +20,7 @@ use super::connections::Connections;
 use super::dialect::Dialect;
 use super::failure::{Failure, Unfit};
 use super::{Change, Database, database_url};
-use crate::{LockError, LogId};
+use crate::{LockError, LogId, StoreDate};
 
 /// Time limit of a whole call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +29,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// before this limit (see the dialects).
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
+/// Timeout of [`Lock::check`](crate::Lock::check) and [`Lock::date`](crate::Lock::date), short
+/// because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
 
 /// Pause between two attempts.
@@ -78,6 +79,9 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         connection: &mut Self::Connection,
         log: &LogId,
     ) -> Result<Option<Vec<u8>>, sqlx::Error>;
+
+    /// Returns the time of the server in Unix seconds.
+    async fn now(connection: &mut Self::Connection) -> Result<i64, sqlx::Error>;
 
     /// Executes a statement and returns the number of matching rows.
     async fn execute(
@@ -315,6 +319,10 @@ impl<E: Engine> Database for Server<E> {
         self.call(&Probe).await
     }
 
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.call(&Now).await.map(Some)
+    }
+
     fn location(&self) -> String {
         self.location.clone()
     }
@@ -406,6 +414,33 @@ impl<E: Engine> Call<E> for Probe {
     async fn attempt(&self, connection: &mut E::Connection, _: bool) -> Result<(), sqlx::Error> {
         E::execute(connection, E::DIALECT.probe, &[]).await?;
         Ok(())
+    }
+}
+
+struct Now;
+
+#[async_trait]
+impl<E: Engine> Call<E> for Now {
+    type Answer = StoreDate;
+
+    fn action(&self) -> &'static str {
+        "read the clock"
+    }
+
+    fn patience(&self) -> Duration {
+        CHECK
+    }
+
+    async fn attempt(
+        &self,
+        connection: &mut E::Connection,
+        _: bool,
+    ) -> Result<StoreDate, sqlx::Error> {
+        let seconds = E::now(connection).await?;
+        Ok(StoreDate {
+            unix_ms: u64::try_from(seconds).unwrap_or(0) * 1000,
+            at: std::time::Instant::now(),
+        })
     }
 }
 

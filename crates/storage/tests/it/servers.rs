@@ -100,6 +100,7 @@ both! {
     a_row_that_another_session_holds_is_named
     logs_do_not_wait_for_each_other
     a_read_only_session_is_named
+    the_clock_of_the_server_is_known
 }
 
 async fn a_missing_table_is_made_by_creating_only(kind: DatabaseKind) {
@@ -424,4 +425,19 @@ async fn mariadb_commits_each_statement() {
     lock.replace(&LOG, b"1", b"1").await.unwrap();
     let seen = place.admin("SELECT body, commits FROM checkpoints");
     assert_eq!(seen, "1\t2");
+}
+
+/// The server is on this machine. Its time zone has no effect.
+async fn the_clock_of_the_server_is_known(kind: DatabaseKind) {
+    let place = Place::new(kind).await;
+    let lock = SqlLock::open(&place.url()).await.unwrap();
+    let before = lucarne_x509::now_ms() / 1000;
+    let date = lock.date().await.unwrap().unwrap();
+    let after = lucarne_x509::now_ms() / 1000;
+    assert!(
+        (before..=after).contains(&(date.unix_ms / 1000)),
+        "{date:?}"
+    );
+    lock.close().await;
+    assert!(lock.date().await.is_err());
 }

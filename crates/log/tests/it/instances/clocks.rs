@@ -106,18 +106,33 @@ async fn the_clock_of_the_store_stops_an_instance_that_is_alone() {
     untroubled(log).await;
 }
 
+/// Storage and lock may have clocks of their own.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clock_of_the_store_stops_the_start_of_a_single_log() {
-    let world = World::new().await;
-    store_is(&world, Clock::system().now_ms());
-    world.skew_ms.store(AHEAD_MS, SeqCst);
-    let log = world.start();
-    let ahead = |state: &State| match state {
-        State::Stopped { reason, .. } => reason.contains("ahead of the clock of the store"),
-        _ => false,
-    };
-    reached(&log, ahead).await;
-    world.skew_ms.store(0, SeqCst);
-    reached(&log, |state| *state == State::Running).await;
-    log.shutdown().await;
+async fn the_clocks_of_storage_and_lock_stop_the_start_and_the_jump_of_a_single_log() {
+    for of_lock in [false, true] {
+        let world = World::new().await;
+        let jumps = || {
+            let (unix_ms, at) = (Clock::system().now_ms(), Instant::now());
+            if of_lock {
+                world.lock.set_date(StoreDate { unix_ms, at });
+            } else {
+                store_is(&world, unix_ms);
+            }
+            world.skew_ms.store(AHEAD_MS, SeqCst);
+        };
+        let ahead = |state: &State| match state {
+            State::Stopped { reason, .. } => reason.contains("ahead of the clock of memory"),
+            _ => false,
+        };
+        jumps();
+        let log = world.start();
+        reached(&log, ahead).await;
+        world.skew_ms.store(0, SeqCst);
+        reached(&log, |state| *state == State::Running).await;
+        jumps();
+        reached(&log, ahead).await;
+        world.skew_ms.store(0, SeqCst);
+        reached(&log, |state| *state == State::Running).await;
+        log.shutdown().await;
+    }
 }
