@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::control_frames::ControlFrames;
@@ -29,7 +30,8 @@ pub(crate) struct Activity {
     blocked: AtomicBool,
     /// Number of completed writes.
     writes: AtomicU32,
-    /// Raised when the client has sent its last byte, or has reset the connection.
+    /// Raised when the client has sent its last byte, has reset the connection, or has sent too
+    /// many bytes in advance.
     pub(crate) ended: Signal,
     /// Number of requests that wait for a log to grow.
     pub(crate) waiting: AtomicU32,
@@ -201,14 +203,18 @@ impl Watchdog {
     }
 }
 
+/// Maximum number of bytes that are read while a request waits for a log to grow: dozens of
+/// pipelined requests.
+const MAX_AHEAD: usize = 16 << 10;
+
 /// A stream that records activity.
 pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) activity: std::sync::Arc<Activity>,
     /// The frames of an HTTP/2 client; `None` for HTTP/1.
     pub(crate) frames: Option<ControlFrames>,
-    /// A byte that was read before hyper needed it.
-    pub(crate) ahead: Option<u8>,
+    /// The bytes that were read before hyper needed them.
+    pub(crate) ahead: BytesMut,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
@@ -218,12 +224,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
-        let outcome = match self.ahead.take() {
-            Some(byte) => {
-                buf.put_slice(&[byte]);
-                Poll::Ready(Ok(()))
-            }
-            None => Pin::new(&mut self.stream).poll_read(cx, buf),
+        let outcome = if self.ahead.is_empty() {
+            Pin::new(&mut self.stream).poll_read(cx, buf)
+        } else {
+            let count = buf.remaining().min(self.ahead.len());
+            buf.put_slice(&self.ahead.split_to(count));
+            Poll::Ready(Ok(()))
         };
         if let Poll::Ready(Ok(())) = outcome {
             if buf.filled().len() == before {
@@ -257,21 +263,29 @@ impl<S> ObservedStream<S> {
 
 impl<S: AsyncRead + Unpin> ObservedStream<S> {
     /// Notices the end of a client whose request waits for a log to grow. hyper does not read
-    /// HTTP/1 while a response is pending, but flushes whenever it is polled. One byte is read
-    /// ahead, because only a read shows the end with every kind of stream. A client that has sent
-    /// further bytes in advance is not noticed.
+    /// HTTP/1 while a response is pending, but flushes whenever it is polled. Bytes are read ahead,
+    /// because only a read shows the end with every kind of stream. A client that sends more than
+    /// [`MAX_AHEAD`] in advance counts as ended, so that its request does not wait.
     fn look_ahead(&mut self, cx: &mut Context<'_>) {
         let is_http2 = self.frames.is_some();
-        if is_http2 || self.ahead.is_some() || self.activity.waiting.load(RELAXED) == 0 {
+        if is_http2 || self.activity.waiting.load(RELAXED) == 0 {
             return;
         }
-        let mut byte = [0];
-        let mut buf = ReadBuf::new(&mut byte);
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut buf);
-        self.ahead = buf.filled().first().copied();
-        if outcome.is_ready() && self.ahead.is_none() {
-            self.activity.ended.raise();
+        let mut bytes = [0; 512];
+        while self.ahead.len() < MAX_AHEAD {
+            let mut buf = ReadBuf::new(&mut bytes);
+            if Pin::new(&mut self.stream)
+                .poll_read(cx, &mut buf)
+                .is_pending()
+            {
+                return;
+            }
+            if buf.filled().is_empty() {
+                break;
+            }
+            self.ahead.extend_from_slice(buf.filled());
         }
+        self.activity.ended.raise();
     }
 }
 

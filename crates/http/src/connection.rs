@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, Version};
 use hyper::body::Incoming;
@@ -362,7 +363,7 @@ fn observed<S: AsyncRead + AsyncWrite + Unpin>(
         stream,
         activity: activity.clone(),
         frames,
-        ahead: None,
+        ahead: BytesMut::new(),
     })
 }
 

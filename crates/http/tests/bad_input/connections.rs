@@ -187,8 +187,11 @@ async fn a_client_with_many_connections_makes_room_for_others() {
     server.counts(&cut("too many of a client"), 1).await;
 }
 
+/// The shortest time after which the server notices a closed connection otherwise.
+const NOTICED: Duration = Duration::from_secs(14);
+
 /// Long polls and feeds of clients that close their connection end at once: they do not occupy the
-/// places of other requests until the next heartbeat.
+/// places of other requests until the next heartbeat. Pipelined requests change nothing.
 #[tokio::test]
 async fn waiting_requests_end_with_their_connection() {
     let (test, server) = demo(Limits::default()).await;
@@ -208,12 +211,20 @@ async fn waiting_requests_end_with_their_connection() {
                 assert_eq!(client.answer().await.unwrap().status, 200);
             }
         }
+        for client in &mut waiting[5..] {
+            client.send(poll.repeat(20).as_bytes()).await;
+        }
         let closed = Instant::now();
         drop(waiting);
         server.counts("lucarne_http_connections ", 0).await;
-        // The shortest time after which the server notices a closed connection otherwise.
-        assert!(closed.elapsed() < Duration::from_secs(14), "{request}");
+        assert!(closed.elapsed() < NOTICED, "{request}");
     }
+    // A client that sends too many requests in advance does not wait.
+    let mut hasty = server.connect().await;
+    let sent = Instant::now();
+    hasty.send(poll.repeat(1000).as_bytes()).await;
+    assert_eq!(hasty.answer().await.unwrap().status, 200);
+    assert!(sent.elapsed() < NOTICED);
     // A client that only closes its own side gets a response.
     let mut half = server.connect().await;
     half.send(poll.as_bytes()).await;
