@@ -146,7 +146,7 @@ lucarne_metrics::metrics! {
         sent: Family<EndpointLabels, Counter> = ("sent", "Bodies of responses", Unit::Bytes);
         pub(crate) configured: Gauge = (
             "configuration_applied",
-            "1 if the last reload applied the whole configuration file, otherwise 0"
+            "1 if the process has applied the whole configuration file, otherwise 0"
         );
         pub(crate) open: Gauge = ("connections", "Open connections");
         pub(crate) accepted: Counter = ("connections_accepted", "Connections accepted");

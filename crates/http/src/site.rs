@@ -60,6 +60,8 @@ pub struct Site {
     elsewhere: LogMetrics,
     pub(crate) limits: Limits,
     reads: ReadGate,
+    /// The reason why the configuration file is not applied.
+    unapplied: Mutex<Option<&'static str>>,
 }
 
 impl Site {
@@ -98,6 +100,7 @@ impl Site {
             metrics,
             inflight,
             limits,
+            unapplied: Mutex::default(),
         });
         site.replace_logs(logs, Vec::new())?;
         Ok(site)
@@ -109,10 +112,11 @@ impl Site {
         let _ = self.tracer.set(tracer);
     }
 
-    /// Reports whether the last reload applied the whole configuration file, in `/health` and in a
-    /// metric. Default: `true`.
-    pub fn note_configuration(&self, is_applied: bool) {
-        self.metrics.configured.set(i64::from(is_applied));
+    /// Reports in `/health` and in a metric that the process has not applied the whole
+    /// configuration file, with the reason; or that it has.
+    pub fn note_configuration(&self, unapplied: Option<&'static str>) {
+        self.metrics.configured.set(i64::from(unapplied.is_none()));
+        *self.unapplied.lock() = unapplied;
     }
 
     /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that
@@ -251,8 +255,8 @@ impl Site {
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
             "/health" => {
                 let tls = self.tls.get().map(|tls| &**tls);
-                let is_configured = self.metrics.configured.get() == 1;
-                health::response(table.logs(), tls, is_configured).await
+                let unapplied = *self.unapplied.lock();
+                health::response(table.logs(), tls, unapplied).await
             }
             "/metrics" => {
                 let metrics = self.render_metrics();

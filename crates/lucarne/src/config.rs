@@ -111,6 +111,9 @@ pub struct Config {
     pub logs: Vec<LogSettings>,
     /// Settings of the process as written in the file, to find the keys that a reload has changed.
     pub written: Written,
+    /// Digest of the file with all of these settings. `None` without a file, or if a reload has
+    /// applied only a part of its file.
+    pub digest: Option<u64>,
 }
 
 impl Config {
@@ -201,6 +204,7 @@ impl Config {
             otlp,
             logs,
             written,
+            digest: Some(files::digest(yaml.as_bytes())),
         })
     }
 

@@ -1,17 +1,24 @@
 //! Files that the configuration names, read with a bound on their size.
 //!
 //! A device has no end, a pipe may have no writer, and a file on a dead network share never
-//! arrives. The size of a file is therefore bounded, and a reload that waits for a file for too
-//! long names the file.
+//! arrives. The size of a file is therefore bounded, and a start or reload that waits for a file
+//! for too long names the file.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use std::{io, panic, thread};
 
 use lucarne_settings::read_bounded;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
+
+/// Maximum time to read the files of a start or of a reload. Requests for roots over the network
+/// have shorter limits, and systemd ends a start after 90 s.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
 /// The files that are being read.
 static READING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -30,6 +37,35 @@ pub(crate) fn named<T>(path: &Path, read: impl FnOnce() -> T) -> T {
 /// Returns the names of the files that are being read.
 pub(crate) fn being_read() -> String {
     format!("{:?}", *READING.lock())
+}
+
+/// Calls `read` on another thread.
+///
+/// # Errors
+/// If a file has not arrived after the time `longest`. Its thread is abandoned.
+pub(crate) fn in_time<T: Send + 'static>(
+    longest: Duration,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let (done, outcome) = channel();
+    let reading = thread::spawn(move || done.send(read()));
+    loop {
+        match outcome.recv_timeout(longest) {
+            Ok(outcome) => return Ok(outcome),
+            // A request to a secret manager, which has a limit of its own.
+            Err(RecvTimeoutError::Timeout) if READING.lock().is_empty() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let files = being_read();
+                return Err(format!(
+                    "{files} cannot be read: no response within {longest:?}"
+                ));
+            }
+            Err(RecvTimeoutError::Disconnected) => match reading.join() {
+                Err(panicked) => panic::resume_unwind(panicked),
+                Ok(_) => return Err("the files were not read".to_owned()),
+            },
+        }
+    }
 }
 
 /// Reads a file or a pipe.
@@ -59,6 +95,22 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     })
 }
 
+/// Returns the [`digest`] of a regular file; `None` if it is another kind of file or cannot be read.
+pub(crate) fn digest_of(path: &Path) -> Option<u64> {
+    // A pipe that is opened and closed ends its writer.
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let bytes = is_file.then(|| read_regular(path).ok()).flatten()?;
+    Some(digest(&bytes))
+}
+
+/// Returns a number that changes with the content of a file. A byte order mark does not count.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Returns `true` if nothing exists at this path. If a directory of the path does not permit the
 /// search, the result is `false`: the next access to the path reports the reason.
 pub(crate) fn is_absent(path: &Path) -> bool {
@@ -85,6 +137,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_never_arrives_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("never");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        assert_eq!(digest_of(&pipe), None);
+        let opened = pipe.clone();
+        let never = || in_time(Duration::from_millis(1), move || read(&opened));
+        let why = named(&pipe, never).unwrap_err();
+        assert!(why.contains("/never\""), "{why}");
+        assert!(
+            why.contains("cannot be read: no response within 1ms"),
+            "{why}"
+        );
+        // Ends the abandoned thread.
+        std::fs::write(&pipe, "").unwrap();
+        assert_eq!(in_time(LONGEST, || 7), Ok(7));
+    }
+
+    #[test]
     fn a_pipe_is_refused_where_a_regular_file_is_meant() {
         let directory = tempfile::tempdir().unwrap();
         let pipe = directory.path().join("pipe");
@@ -97,5 +169,7 @@ mod tests {
         let file = directory.path().join("file");
         std::fs::write(&file, "text").unwrap();
         assert_eq!(read_regular(&file).unwrap(), b"text");
+        assert_eq!(digest_of(&file), Some(digest(b"\xef\xbb\xbftext")));
+        assert_ne!(digest_of(&file), Some(digest(b"test")));
     }
 }

@@ -17,20 +17,29 @@ use std::iter::zip;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lucarne_ct::{LogId, Roots};
 use lucarne_http::Site;
 use lucarne_log::{Log, Turn};
-use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet, spawn_blocking};
 
 use self::changes::{report_log, report_process};
 use self::draining::Draining;
 pub(crate) use self::reading::Reading;
-use self::reading::{LONGEST, Placement, Refusal, read, within};
+use self::reading::{Placement, Refusal, read, within};
 use crate::config::LogSettings;
 use crate::creation::{Creation, create_added};
 use crate::descriptors;
+use crate::files::{self, LONGEST};
 use crate::hosting::{Current, Host, Hosted};
+
+/// The reason for the check `configuration` after a reload.
+const UNAPPLIED: &str =
+    "the last reload did not apply the whole configuration file: its log lines have the reason";
+/// The reason for the check `configuration` without a reload.
+const EDITED: &str = "the configuration file has changed since the process read it: check it with \
+                      `lucarne check`, and send SIGHUP";
 
 /// Reloads the configuration file of a running server.
 pub(crate) struct Reload {
@@ -56,6 +65,10 @@ pub(crate) struct Progress {
     /// Logs that were removed and are not closed yet.
     draining: Vec<Draining>,
     closing: JoinSet<Arc<Log>>,
+    /// Whether the last reload has not applied the whole file.
+    failed: bool,
+    /// The digest of the file, which is read to compare it with the settings of the process.
+    looking: Option<JoinHandle<Option<u64>>>,
 }
 
 /// A step of a reload.
@@ -147,6 +160,42 @@ impl Reload {
         }
     }
 
+    /// Compares the file with the settings of the process. Called at intervals: each call begins to
+    /// read the file, and compares the result of the call before, so that a file that does not
+    /// respond delays nothing.
+    pub(crate) fn look_at_file(&mut self) {
+        let Some(file) = self.file.clone() else {
+            return;
+        };
+        let progress = &mut self.progress;
+        if progress.reading.is_some()
+            || (progress.looking.as_ref()).is_some_and(|looking| !looking.is_finished())
+        {
+            return;
+        }
+        let looking = spawn_blocking(move || files::digest_of(&file));
+        let before = progress.looking.replace(looking);
+        if let Some(Ok(Some(found))) = before.and_then(FutureExt::now_or_never) {
+            let is_applied = self.hosted.now().config.digest == Some(found);
+            self.progress.failed &= !is_applied;
+            let reason = if self.progress.failed {
+                UNAPPLIED
+            } else {
+                EDITED
+            };
+            self.site
+                .note_configuration((!is_applied).then_some(reason));
+        }
+    }
+
+    /// Records whether the last reload has applied the whole file.
+    pub(crate) fn note_applied(&mut self, is_applied: bool) {
+        self.progress.failed = !is_applied;
+        self.progress.looking = None;
+        self.site
+            .note_configuration((!is_applied).then_some(UNAPPLIED));
+    }
+
     /// Applies a file that was read. Returns whether the file names other TLS files. The caller
     /// reads these files and the roots of all logs, whose sources may have changed.
     pub(crate) async fn apply(&mut self, reading: Box<Reading>) -> bool {
@@ -196,6 +245,7 @@ impl Reload {
                 }
             }
         }
+        effective.digest = config.digest.filter(|_| !is_unapplied);
         self.switch(
             &before,
             Hosted {
@@ -204,7 +254,7 @@ impl Reload {
             },
             &added,
         );
-        self.site.note_configuration(!is_unapplied);
+        self.note_applied(!is_unapplied);
         other_tls_files
     }
 

@@ -1,6 +1,5 @@
 //! Certificate and key of the HTTP server, and their reloading.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -107,14 +106,9 @@ impl Watch {
     }
 }
 
-/// Returns a hash of the contents of each file; `None` for a file that cannot be read.
+/// Returns the digest of each file; `None` for a file that cannot be read.
 fn contents(files: &[PathBuf]) -> Vec<Option<u64>> {
-    let hash = |file: &PathBuf| {
-        let mut hasher = DefaultHasher::new();
-        files::read_regular(file).ok()?.hash(&mut hasher);
-        Some(hasher.finish())
-    };
-    files.iter().map(hash).collect()
+    files.iter().map(|file| files::digest_of(file)).collect()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
 use crate::{notify, successor, tls};
 
-/// The time between two comparisons of the TLS files.
-const WATCH_TLS: Duration = Duration::from_secs(2);
+/// The time between two comparisons of the configuration file and the TLS files.
+const WATCH_FILES: Duration = Duration::from_secs(2);
 /// The time between two requests for CCADB's roots.
 const WATCH_CCADB: Duration = Duration::from_secs(15 * 60);
 
@@ -53,7 +53,7 @@ impl Upkeep {
         signals: &mut Signals,
         mut candidates: Option<&mut Candidates>,
     ) -> Wanted {
-        let mut look_at_tls = tokio::time::interval(WATCH_TLS);
+        let mut look_at_files = tokio::time::interval(WATCH_FILES);
         // The first tick is immediate, because a start uses only cached roots of CCADB.
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
         let mut ask_again = interval_at(Instant::now() + AWAIT_CCADB, AWAIT_CCADB);
@@ -96,7 +96,10 @@ impl Upkeep {
                     Event::Closed(log) => self.reload.remove(&log),
                 },
                 candidate = candidate => return Wanted::Logs(candidate),
-                _ = look_at_tls.tick() => self.look_at_tls(),
+                _ = look_at_files.tick() => {
+                    self.look_at_tls();
+                    self.reload.look_at_file();
+                }
                 _ = ask_ccadb.tick() => drop(self.reread_roots(|log| log.roots.ccadb.is_some())),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
@@ -113,7 +116,7 @@ impl Upkeep {
                     self.tls_watch = Arc::new(Mutex::new(tls::Watch::unread(files)));
                 }
             }
-            None => self.reload.site.note_configuration(false),
+            None => self.reload.note_applied(false),
         }
         self.reread_files();
         self.reload.begin_again();

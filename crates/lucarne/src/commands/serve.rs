@@ -14,25 +14,24 @@ use lucarne_http::Tls;
 use self::options::Serve;
 use super::{failed, sound};
 use crate::causes::causes;
-use crate::config::{Config, Report};
+use crate::config::{Config, Flags, Report};
 use crate::creation::Creation;
+use crate::files::{self, LONGEST};
 use crate::logging::Logging;
 use crate::server::{Begin, Ended, Predecessor, Server};
 use crate::{handover, inception, listen, runtime, successor, survey};
 
 /// Runs the server until a signal stops it.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
-    let (config, mut report, creation) = read(options);
-    let roots = config
-        .as_ref()
-        .map(|config| crate::server::read_roots(config, &mut report));
-    if let Some(config) = &config {
-        survey::certificate(config, lucarne_mint::now_ms(), &mut report);
-    }
+    let (flags, path) = (options.flags.clone(), file(options));
+    let (read, report) = match files::in_time(LONGEST, move || read(&flags, &path)) {
+        Ok(read) => read,
+        Err(why) => return failed(format!("nothing was started: {why}")),
+    };
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }
-    let Some((mut config, roots)) = sound(config.zip(roots), &report) else {
+    let Some((mut config, roots)) = sound(read, &report) else {
         return failed("nothing was started; correct the configuration first");
     };
     if let Some(day) = options.confirm_clock
@@ -47,7 +46,11 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         },
         None => None,
     };
-    let file = (!options.flags.given()).then(|| file(options));
+    let (file, creation) = if options.flags.given() {
+        (None, Creation::InFreshDirectory)
+    } else {
+        (Some(file(options)), Creation::OnInception)
+    };
     let served = runtime::run(serve(config, roots, creation, testcert, file, logging));
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,13 +122,15 @@ fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
     crate::testcert::open(&directory)
 }
 
-fn read(options: &Serve) -> (Option<Config>, Report, Creation) {
-    if options.flags.given() {
-        let (config, report) = options.flags.read();
-        return (config, report, Creation::InFreshDirectory);
-    }
-    let (config, report) = Config::read(&file(options));
-    (config, report, Creation::OnInception)
+/// Reads the configuration, and all files that it names.
+fn read(flags: &Flags, file: &Path) -> (Option<(Config, Vec<Roots>)>, Report) {
+    let (config, mut report) = flags.read_or(file);
+    let read = config.map(|config| {
+        let roots = crate::server::read_roots(&config, &mut report);
+        survey::certificate(&config, lucarne_mint::now_ms(), &mut report);
+        (config, roots)
+    });
+    (read, report)
 }
 
 /// Returns the path of the configuration file.

@@ -18,11 +18,16 @@ use self::options::{Signer, SignerTask};
 use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::SignerConfig;
+use crate::files::{self, LONGEST};
 use crate::notify;
 
 /// Runs the signer, or the task that the command line names.
 pub(crate) fn run(options: &Signer) -> ExitCode {
-    let (config, report) = SignerConfig::read(&options.config);
+    let file = options.config.clone();
+    let (config, report) = match files::in_time(LONGEST, move || SignerConfig::read(&file)) {
+        Ok(read) => read,
+        Err(why) => return failed(format!("nothing was started: {why}")),
+    };
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }

@@ -49,10 +49,6 @@ pub(super) enum Refusal {
     Taken { key: &'static str, log: String },
 }
 
-/// Maximum time to read the file and the files that it names. Requests for roots over the network
-/// have shorter limits.
-pub(super) const LONGEST: Duration = Duration::from_secs(120);
-
 /// Waits for `reading` of the configuration `file`. After the time `longest`, its thread is
 /// abandoned, so that the next reload can begin.
 pub(super) async fn within(

@@ -172,7 +172,16 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
         assert_has(&server.output(), "no such key; did you mean `period`?");
         logs.has(&BOTH).await;
         logs.is_applied(false).await;
-        logs.reload(&mut server, &logs.both);
+        // The file is as before, without a reload.
+        fs::write(logs.site.configuration(), &logs.both).unwrap();
+        logs.is_applied(true).await;
+        fs::write(
+            logs.site.configuration(),
+            format!("{}# edited\n", logs.both),
+        )
+        .unwrap();
+        logs.is_applied(false).await;
+        server.signal(Signal::HUP).unwrap();
         logs.is_applied(true).await;
         let slower = logs.both.replace("period: 20", "period: 30");
         let named = format!("verification: general\n{slower}");
