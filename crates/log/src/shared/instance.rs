@@ -64,8 +64,11 @@ const NEXT_LEADER: Duration = Duration::from_secs(5);
 /// Maximum time between two attempts to reach a leader in the same change of the leader: longer
 /// than one attempt.
 const SAME_CHANGE: Duration = CHANGE_OF_LEADER.saturating_mul(2);
-/// Minimum time between two hand-overs.
+/// Minimum time between two hand-overs, unless another instance has led for [`LED`].
 const HAND_OVER_AGAIN: Duration = Duration::from_secs(600);
+/// Minimum time after a hand-over for which another instance leads if its rounds are fast. Slow
+/// rounds would have ended its term.
+const LED: Duration = Duration::from_secs(60);
 
 impl Slowness {
     /// Records a round. Returns whether another instance must try to lead.
@@ -94,6 +97,8 @@ impl Slowness {
     pub(crate) fn awaits_another(&mut self, another: bool, now: Instant) -> bool {
         if another {
             self.awaits = None;
+            self.handed_over
+                .take_if(|at| !is_within(LED, Some(*at), now));
         }
         is_within(NEXT_LEADER, self.awaits, now)
     }
@@ -203,5 +208,11 @@ mod tests {
         assert_eq!(slow(&mut slowness, later), 0, "the follower has gone");
         slowness.note_follower(later);
         assert_eq!(slow(&mut slowness, later), 1);
+        for (another, handed_over) in [(false, 0), (true, 1)] {
+            slowness.begin();
+            slowness.awaits_another(another, later + LED);
+            slowness.note_follower(later + LED);
+            assert_eq!(slow(&mut slowness, later + LED), handed_over, "{another}");
+        }
     }
 }

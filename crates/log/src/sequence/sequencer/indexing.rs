@@ -49,13 +49,23 @@ impl Sequencer {
             })
             .collect();
         let head = self.tree.head();
-        // A failed indexer accepts nothing more; `rounds` detects that.
-        let sent = self.to_index.send(Indexing { entries, head });
-        match timeout(INDEX_TIMEOUT, sent).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(is_silent(&self.log.config)),
+        let hangs = self.session.indexing().unwrap_or_default();
+        if accepts(&self.to_index, Indexing { entries, head }, hangs).await {
+            Ok(())
+        } else {
+            Err(is_silent(&self.log.config))
         }
     }
+}
+
+/// Sends a round to the indexer. Returns `false` if the indexer does not accept the round within
+/// [`INDEX_TIMEOUT`]. The time for which a write `hangs` already counts, because submissions wait.
+async fn accepts<T>(to_index: &mpsc::Sender<T>, round: T, hangs: Duration) -> bool {
+    // A failed indexer accepts nothing more; `rounds` detects that.
+    let sent = to_index.send(round);
+    timeout(INDEX_TIMEOUT.saturating_sub(hangs), sent)
+        .await
+        .is_ok()
 }
 
 /// Adds published rounds to the dedup index, in order, and then removes them from memory.
@@ -75,4 +85,23 @@ pub(super) async fn index(
         log.metrics.dedup_indexed.set(session.dedup.known() as i64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_round_does_not_wait_again_for_a_disk_that_hangs() {
+        let (to_index, mut rounds) = mpsc::channel(1);
+        assert!(accepts(&to_index, 1, Duration::ZERO).await);
+        let begun = Instant::now();
+        assert!(!accepts(&to_index, 2, INDEX_TIMEOUT).await);
+        assert!(begun.elapsed() < INDEX_TIMEOUT);
+        assert_eq!(rounds.recv().await, Some(1));
+        assert!(
+            accepts(&to_index, 3, INDEX_TIMEOUT).await,
+            "there is room now"
+        );
+    }
 }
