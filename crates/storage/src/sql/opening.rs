@@ -48,6 +48,11 @@ pub(super) async fn copy(place: &DatabaseUrl, to: &Path) -> Result<(), LockError
     match place {
         #[cfg(feature = "sqlite")]
         DatabaseUrl::Sqlite(path) => Looking::into(path).await?.copy(to).await,
+        #[cfg(not(feature = "sqlite"))]
+        DatabaseUrl::Sqlite(_) => {
+            let _ = to;
+            Err(place.left_out())
+        }
         server => Err(LockError::Unusable {
             location: server.to_string(),
             reason: "only an SQLite lock is a file. Copy the database with the tools of its server"

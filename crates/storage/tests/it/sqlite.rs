@@ -351,6 +351,12 @@ async fn a_server_marks_its_database_again_after_another_process_has_closed_it()
     let other = SqlLock::open(&place.text()).await.unwrap();
     other.load(&LOG).await.unwrap();
     other.close().await;
+    // Without the mark, the database has all commits.
+    let copied = Place::new();
+    std::fs::copy(place.path(), copied.path()).unwrap();
+    let copy = SqlLock::look(&copied.text()).await.unwrap();
+    assert_eq!(copy.doubt(), None);
+    assert_eq!(copy.load(&LOG).await.unwrap().unwrap(), b"0");
     lock.replace(&LOG, b"0", b"1").await.unwrap();
     lock.replace(&LOG, b"1", b"2").await.unwrap();
     assert!(doubt_without_log(&place).await.is_some());

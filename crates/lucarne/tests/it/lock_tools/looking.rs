@@ -312,6 +312,7 @@ fn the_lease_and_its_address_are_shown() {
     let mut turn = checkpoints.iter().cycle();
     while !checking.is_finished() {
         site.sign("ill", turn.next().unwrap());
+        // The pace of a leader.
         std::thread::sleep(Duration::from_millis(50));
     }
     let said = all(&checking.join().unwrap());
