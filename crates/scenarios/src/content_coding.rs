@@ -39,7 +39,10 @@ pub(crate) fn decode(
             .and_then(|decoder| all(decoder, grow, &mut plain)),
         _ => return None,
     };
-    Some(read.map(|()| plain))
+    Some(read.map(|()| {
+        plain.shrink_to_fit();
+        plain
+    }))
 }
 
 fn all(mut decoder: impl Read, grow: &mut Grow<'_>, plain: &mut Vec<u8>) -> io::Result<()> {

@@ -139,25 +139,24 @@ impl<'a> Answer<'a> {
     }
 
     /// Returns the buffer into which the next bytes can be read directly, and their number.
-    pub(super) fn direct(&mut self) -> Option<(&mut BytesMut, usize)> {
+    pub(super) fn direct(&mut self) -> Result<Option<(&mut BytesMut, usize)>, Failure> {
         let State::Length(left @ DIRECT..) = self.state else {
-            return None;
+            return Ok(None);
         };
-        let buffer = self.body.buffer()?;
         let most = usize::try_from(left).map_or(RESERVE, |left| left.min(RESERVE));
-        buffer.reserve(most.min(64 << 10));
-        Some((buffer, most))
+        let buffer = self.body.buffer(most.min(64 << 10))?;
+        Ok(buffer.map(|buffer| (buffer, most)))
     }
 
     /// Records the bytes that were read into the buffer of [`direct`](Self::direct).
-    pub(super) fn directly(&mut self, read: usize) -> Result<(), Failure> {
+    pub(super) fn directly(&mut self, read: usize) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(read as u64);
             if *left == 0 {
                 self.state = State::Done;
             }
         }
-        self.body.pushed(read)
+        self.body.length += read as u64;
     }
 
     /// Returns whether the response is complete.

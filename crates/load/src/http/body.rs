@@ -81,7 +81,7 @@ pub struct BudgetExceeded {
     option: &'static str,
 }
 
-/// Bytes of one body in a [`BodyBudget`], until this value is dropped.
+/// Memory of one body in a [`BodyBudget`], until this value is dropped.
 #[derive(Debug, Default)]
 pub struct HeldBody {
     budget: Option<Arc<BodyBudget>>,
@@ -158,6 +158,8 @@ pub(super) struct ReceivedBody<'a> {
     pub(super) kept: BytesMut,
     keep: Keep,
     limit: usize,
+    /// The length of the body that the server has announced; 0 if unknown.
+    announced: usize,
     held: HeldBody,
     reader: Option<&'a mut BodyReader<'a>>,
 }
@@ -195,6 +197,7 @@ impl<'a> ReceivedBody<'a> {
             kept: BytesMut::new(),
             keep: Keep::All,
             limit,
+            announced: 0,
             held: HeldBody::default(),
             reader: None,
         }
@@ -219,8 +222,37 @@ impl<'a> ReceivedBody<'a> {
             return Err(self.too_long());
         }
         self.held.check(more).map_err(too_much)?;
-        let more = usize::try_from(more).map_or(RESERVE, |more| more.min(RESERVE));
-        self.kept.reserve(more);
+        let more = usize::try_from(more).unwrap_or(usize::MAX);
+        // A later announcement is that of another chunk, after which more may follow.
+        self.announced = if self.length == 0 { more } else { 0 };
+        self.reserve(more.min(RESERVE))
+    }
+
+    /// Makes room for `more` bytes. Bodies are limited by their memory, not by their length.
+    fn reserve(&mut self, more: usize) -> Result<(), Failure> {
+        let (capacity, needed) = (self.kept.capacity(), self.kept.len() + more);
+        if needed <= capacity {
+            return Ok(());
+        }
+        let doubled = needed.max(2 * capacity);
+        let usual = if self.announced < needed {
+            doubled
+        } else {
+            doubled.min(self.announced)
+        };
+        // With less memory, the body is copied more often.
+        let mut sizes = [usual, needed + needed / 4].into_iter();
+        let held = &mut self.held;
+        let size = match sizes.find(|size| held.grow(size - capacity).is_ok()) {
+            Some(size) => size,
+            None => {
+                held.grow(needed - capacity).map_err(too_much)?;
+                needed
+            }
+        };
+        let mut kept = BytesMut::with_capacity(size);
+        kept.extend_from_slice(&self.kept);
+        self.kept = kept;
         Ok(())
     }
 
@@ -236,22 +268,22 @@ impl<'a> ReceivedBody<'a> {
         if self.keep == Keep::All && piece.len() > room {
             return Err(self.too_long());
         }
-        self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
-        self.pushed(piece.len())
-    }
-
-    /// Returns the buffer for bytes that need no other buffer; `None` if some bytes are dropped.
-    pub(super) fn buffer(&mut self) -> Option<&mut BytesMut> {
-        (self.keep == Keep::All && self.reader.is_none()).then_some(&mut self.kept)
-    }
-
-    /// Counts bytes that have been received.
-    pub(super) fn pushed(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.length += bytes as u64;
-        match self.keep {
-            Keep::All => self.held.grow(bytes).map_err(too_much),
-            Keep::Coded | Keep::Start => Ok(()),
+        if self.keep == Keep::All {
+            self.reserve(piece.len())?;
         }
+        self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
+        self.length += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Returns the buffer, with room for `more` bytes, if these bytes need no other buffer; `None`
+    /// if some bytes are dropped. The caller counts the bytes in `length`.
+    pub(super) fn buffer(&mut self, more: usize) -> Result<Option<&mut BytesMut>, Failure> {
+        if self.keep != Keep::All || self.reader.is_some() {
+            return Ok(None);
+        }
+        self.reserve(more)?;
+        Ok(Some(&mut self.kept))
     }
 
     /// Records that the body exceeds its limit, and returns the failure.
@@ -307,6 +339,28 @@ mod tests {
         drop(body);
         drop(copies);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_body_counts() {
+        let none = Headers::default();
+        let budget = BodyBudget::new(100_000, "", Arc::default());
+        for announced in [None, Some(70_000)] {
+            let mut body = received(Keep::All, &budget);
+            if let Some(length) = announced {
+                body.announce(length).unwrap();
+            }
+            for _ in 0..70 {
+                body.push(&none, &[4; 1000]).unwrap();
+                assert_eq!(budget.held(), body.kept.capacity());
+            }
+        }
+        // The last bytes fit, although twice the memory would not.
+        let mut body = received(Keep::All, &budget);
+        for _ in 0..100 {
+            body.push(&none, &[5; 1000]).unwrap();
+        }
+        assert_eq!(budget.held(), 100_000);
     }
 
     #[test]

@@ -241,14 +241,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, '_, S> {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Progress, Failure>> {
         let record = &mut *self.record;
-        if let Some((space, most)) = record.answer.direct() {
+        if let Some((space, most)) = record.answer.direct()? {
             let mut space = space.limit(most);
             let read = pin!(self.stream.read_buf(&mut space)).poll(context);
             return Poll::Ready(match ready!(read) {
                 Ok(0) => self.eof(),
                 Ok(read) => {
                     record.bytes_in += read as u64;
-                    record.answer.directly(read)?;
+                    record.answer.directly(read);
                     if record.answer.is_done() {
                         Ok(Progress::Done)
                     } else {

@@ -10,9 +10,6 @@ tokio::task_local! {
 /// Runs a handshake. Returns its result, and the stapled response: empty if the server stapled
 /// none, `None` if no certificate was verified.
 pub(super) async fn recorded<T>(handshake: impl Future<Output = T>) -> (T, Option<Vec<u8>>) {
-    // On the heap: each async block around the handshake would otherwise enlarge the future of
-    // every connection by the size of the handshake.
-    let handshake = Box::pin(handshake);
     let handshake = async {
         let result = handshake.await;
         (result, STAPLE.with(RefCell::take))

@@ -68,7 +68,9 @@ impl Stream {
         };
         let began = Instant::now();
         let connector = TlsConnector::from(config.clone());
-        let handshake = connector.connect(name.clone(), tcp);
+        // On the heap: each async block around the handshake would otherwise enlarge the future of
+        // every connection by the size of the handshake.
+        let handshake = Box::pin(connector.connect(name.clone(), tcp));
         let (stream, staple) = recorded(timeout_at(until, handshake)).await;
         let stream = match stream {
             Ok(stream) => {
