@@ -10,6 +10,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use lucarne_x509::text::counted;
+
 use crate::loglist::{ListedLog, LogApi, LogState, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
@@ -183,8 +185,8 @@ impl fmt::Display for Verdict {
                 logs,
                 operators,
             } => {
-                let (by, s) = (by.name(), if *operators == 1 { "" } else { "s" });
-                write!(f, "SCTs ({by}) of {logs} logs of {operators} operator{s}")
+                let (logs, operators) = (counted(*logs, "log"), counted(*operators, "operator"));
+                write!(f, "SCTs ({}) of {logs} of {operators}", by.name())
             }
             Verdict::NotCompliant(shortfall) => shortfall.fmt(f),
         }

@@ -15,6 +15,8 @@ mod sign_error;
 mod submit_error;
 mod verify_error;
 
+use lucarne_x509::text::counted;
+
 pub use self::away::{Away, FollowedTileError};
 pub use self::dedup_error::DedupError;
 pub use self::fatal::Fatal;
@@ -24,3 +26,8 @@ pub use self::record_error::RecordError;
 pub use self::sign_error::SignError;
 pub use self::submit_error::{SubmitError, Unavailable};
 pub use self::verify_error::{EntryError, VerifyError};
+
+/// Formats a number of entries for a message.
+fn entries(number: u64) -> String {
+    counted(number, "entry")
+}

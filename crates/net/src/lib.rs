@@ -39,11 +39,12 @@ pub use accept::accept;
 pub use client::{BlockingClient, Client, ClientError, CompleteResponse, Validators};
 pub use dial::{first_of, interleave};
 pub use exposition::exposition;
+pub use lucarne_x509::text::counted;
 pub use network::{Network, NetworkError, special};
 pub use no_proxy::NoProxy;
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use shown::{counted, printable, printable_coloured, printable_lines, without_secrets};
+pub use shown::{printable, printable_coloured, printable_lines, without_secrets};
 pub use tls::{
     Trust, TrustError, Verifier, alert_name, explain, explain_client, shows_authority, tls_error,
     trusting,

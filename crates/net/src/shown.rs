@@ -38,16 +38,6 @@ fn escaped(text: &str, allowed: &[char]) -> String {
     shown
 }
 
-/// Formats a number of things: `1 root`, `2 roots`. `noun` is the singular.
-pub fn counted(number: impl TryInto<u64>, noun: &str) -> String {
-    let number = number.try_into().unwrap_or(u64::MAX);
-    match noun.strip_suffix('y') {
-        _ if number == 1 => format!("1 {noun}"),
-        Some(stem) => format!("{number} {stem}ies"),
-        None => format!("{number} {noun}s"),
-    }
-}
-
 /// A parameter of a URL is secret if its name contains one of `PARTS`, or is one of `NAMES`.
 const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
 const NAMES: [&str; 5] = ["sig", "key", "api_key", "apikey", "auth"];
@@ -154,13 +144,6 @@ mod tests {
         for safe in ["", "ü → ✓ 日本"] {
             assert_eq!(printable(safe), safe);
         }
-    }
-
-    #[test]
-    fn one_thing_is_singular() {
-        assert_eq!(counted(0_u64, "root"), "0 roots");
-        assert_eq!(counted(1_usize, "entry"), "1 entry");
-        assert_eq!(counted(2_u64, "entry"), "2 entries");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use lucarne_ct::{MerkleTreeLeafError, MerkleTreeLeafRef};
 use lucarne_tlog::{
     EMPTY_ROOT, Frontier, Hash, ProofError, leaf_hash, verify_consistency, verify_inclusion,
 };
+use lucarne_x509::text::counted;
 
 /// Maximum time that a timestamp may be ahead of the signer's clock. If a server signed a day
 /// ahead, the log could not sign for a day.
@@ -26,6 +27,12 @@ pub struct Head {
     pub timestamp_ms: u64,
 }
 
+impl Head {
+    fn entries(&self) -> String {
+        counted(self.size, "entry")
+    }
+}
+
 /// Formats Unix milliseconds as `2026-07-01T00:00:00.123Z`.
 fn date(ms: u64) -> String {
     let seconds = lucarne_x509::time::display(i64::try_from(ms).unwrap_or(i64::MAX));
@@ -38,8 +45,8 @@ fn date(ms: u64) -> String {
 pub enum Refusal {
     /// The tree is smaller than the last signed tree.
     #[error(
-        "requested a tree of {} entries with the root {}, after one of {} entries with the root \
-         {} was signed: a log never shrinks", to.size, to.root, from.size, from.root
+        "requested a tree of {} with the root {}, after one of {} with the root {} was signed: a \
+         log never shrinks", to.entries(), to.root, from.entries(), from.root
     )]
     Shrunk {
         /// The last signed head.
@@ -49,8 +56,8 @@ pub enum Refusal {
     },
     /// The tree has the same size and another root.
     #[error(
-        "requested a tree of {} entries with the root {}, but one of that size was signed with \
-         the root {}: that would be a fork", to.size, to.root, from.root
+        "requested a tree of {} with the root {}, but one of that size was signed with the root \
+         {}: that would be a fork", to.entries(), to.root, from.root
     )]
     Forked {
         /// The last signed head.
@@ -60,9 +67,9 @@ pub enum Refusal {
     },
     /// A log that has signed nothing must begin with its empty tree.
     #[error(
-        "requested a tree of {} entries with the root {}, but no earlier signature is known: a \
-         new log begins without entries. For an existing log, run `lucarne signer adopt` with \
-         its newest checkpoint", to.size, to.root
+        "requested a tree of {} with the root {}, but no earlier signature is known: a new log \
+         begins without entries. For an existing log, run `lucarne signer adopt` with its newest \
+         checkpoint", to.entries(), to.root
     )]
     NotNew {
         /// The requested head.
@@ -70,8 +77,8 @@ pub enum Refusal {
     },
     /// The consistency proof is invalid.
     #[error(
-        "requested a tree of {} entries with the root {}, without proof that it begins with the \
-         signed {} entries with the root {}: {problem}", to.size, to.root, from.size, from.root
+        "requested a tree of {} with the root {}, without proof that it begins with the signed {} \
+         with the root {}: {problem}", to.entries(), to.root, from.entries(), from.root
     )]
     Inconsistent {
         /// The last signed head.
@@ -117,7 +124,8 @@ pub enum Refusal {
     },
     /// The leaf is not in the tree.
     #[error(
-        "requested the SCT of entry {index}, without proof that it is in the tree of {size} entries"
+        "requested the SCT of entry {index}, without proof that it is in the tree of {}",
+        counted(*.size, "entry")
     )]
     NotIncluded {
         /// Index of the leaf.

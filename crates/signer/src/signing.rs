@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use lucarne_ct::{KeyError, KeyHolder, LogId, MerkleTreeLeafRef};
 use lucarne_tlog::{Frontier, Hash};
+use lucarne_x509::text::counted;
 use parking_lot::Mutex;
 
 use crate::guard::{Guard, Head, Leaf, Refusal, included, included_alone};
@@ -19,7 +20,7 @@ pub enum SignError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// No head of this size is remembered.
-    #[error("no tree head of {0} entries is remembered")]
+    #[error("no tree head of {} is remembered", counted(*.0, "entry"))]
     UnknownTree(u64),
     /// The memory of the last tree head could not be read or written.
     #[error(transparent)]

@@ -12,7 +12,7 @@
 //! | [`der`], [`Der`], [`DerError`] | a tolerant reader, and a writer that can write invalid DER |
 //! | [`oid`], [`Oid`] | object identifiers |
 //! | [`time`], [`Time`], [`TimeForm`] | times in certificates |
-//! | [`text`] | characters in names that change the display of the text around them |
+//! | [`text`] | characters in names that change the display of the text around them; numbers of things |
 //! | [`algorithm()`] | encoded algorithm identifiers |
 //! | [`Fingerprint`] | fingerprints of certificates |
 //!

@@ -1,4 +1,5 @@
-//! Characters in the names of certificates that change the display of the text around them.
+//! Texts for people: characters in the names of certificates that change the display of the text
+//! around them, and numbers of things.
 
 /// Returns whether `c` could end a line, control a terminal, or change the direction of the text
 /// around it: a control character, a line or paragraph separator of Unicode, or a mark,
@@ -18,9 +19,27 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
+/// Formats a number of things: `1 root`, `2 roots`. `noun` is the singular.
+pub fn counted(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    match noun.strip_suffix('y') {
+        _ if number == 1 => format!("1 {noun}"),
+        Some(stem) if !stem.ends_with('a') => format!("{number} {stem}ies"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!(counted(0_u64, "root"), "0 roots");
+        assert_eq!(counted(1_usize, "entry"), "1 entry");
+        assert_eq!(counted(2_u64, "entry"), "2 entries");
+        assert_eq!(counted(2_u64, "day"), "2 days");
+    }
 
     #[test]
     fn separators_and_directions_are_control_characters() {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use lucarne_x509::text::counted;
+
 use super::{ExecutorConfig, Rate, Stage};
 
 impl fmt::Display for ExecutorConfig {
@@ -18,8 +20,7 @@ impl fmt::Display for ExecutorConfig {
                     .try_for_each(|stage| ramp(f, stage, &unit(start.per)))?;
             }
             ExecutorConfig::ConstantVus { vus, duration, .. } => {
-                let s = if *vus == 1 { "" } else { "s" };
-                write!(f, "{vus} user{s}{}", For(*duration))?;
+                write!(f, "{}{}", counted(*vus, "user"), For(*duration))?;
             }
             ExecutorConfig::RampingVus { start, stages, .. } => {
                 write!(f, "{start} users")?;

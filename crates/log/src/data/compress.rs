@@ -5,6 +5,7 @@ use std::io::Read;
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use lucarne_ct::{TileEntries, TileLeafError};
+use lucarne_x509::text::counted;
 
 use crate::data::gzip::check_sum;
 
@@ -148,7 +149,8 @@ fn nothing_after(unpacked: GzDecoder<&[u8]>) -> std::io::Result<()> {
     match unpacked.into_inner().len() {
         0 => Ok(()),
         extra => Err(invalid(format!(
-            "{extra} extra bytes after the end of the gzip stream"
+            "{} after the end of the gzip stream",
+            counted(extra, "extra byte")
         ))),
     }
 }

@@ -6,6 +6,7 @@ use lucarne_ct::TileLeafError;
 use lucarne_storage::AssetError;
 use lucarne_tlog::Hash;
 
+use crate::error::entries;
 use crate::error::read_error::ReadError;
 
 /// The reasons why the state of a log cannot be read now. A later attempt may succeed.
@@ -36,9 +37,9 @@ pub enum Away {
     },
     /// New data tiles do not lead a follower to the signed tree.
     #[error(
-        "the data tiles in {storage}: expected {} entries with the root {}, as signed, found {} \
-         entries with the root {}: one of the last tiles is damaged",
-        .expected.0, .expected.1, .found.0, .found.1
+        "the data tiles in {storage}: expected {} with the root {}, as signed, found {} \
+         with the root {}: one of the last tiles is damaged",
+        entries(.expected.0), .expected.1, entries(.found.0), .found.1
     )]
     Tree {
         /// Location of the storage.

@@ -1,7 +1,10 @@
 //! The reasons why a log cannot be opened, or had to stop.
 
+use lucarne_x509::text::counted;
+
 use crate::error::away::Away;
 use crate::error::dedup_error::DedupError;
+use crate::error::entries;
 use crate::error::inconsistency::{
     Inconsistency, IndexInconsistency, JournalInconsistency, LockInconsistency,
     SignerInconsistency, StorageInconsistency,
@@ -52,9 +55,10 @@ pub enum Fatal {
     Inconsistent(Box<Inconsistency>),
     /// Storage and journal end before the signed tree. Perhaps only the last round is lost.
     #[error(
-        "{problem}. Storage and journal end with {there} entries: if a failing disk has lost the \
+        "{problem}. Storage and journal end with {there}: if a failing disk has lost the \
          last round before any of it was published, `lucarne lock rebuild --never-published` \
-         verifies that and returns to these entries"
+         verifies that and returns to these entries",
+        there = entries(*.there)
     )]
     LastRound {
         /// The contradiction.
@@ -105,7 +109,11 @@ pub enum Fatal {
     },
     /// The log's last signature is so old that the clock may be wrong.
     #[error(
-        "the clock is more than {days} days after the last signed checkpoint: a checkpoint that is signed ahead of its time would stop the log until then. If the clock is wrong, correct it; if the log was down for so long, start it with `lucarne serve --confirm-clock` and today's date (UTC, as 2026-07-01)"
+        "the clock is more than {days} after the last signed checkpoint: a checkpoint that is \
+         signed ahead of its time would stop the log until then. If the clock is wrong, correct it; \
+         if the log was down for so long, start it with `lucarne serve --confirm-clock` and today's \
+         date (UTC, as 2026-07-01)",
+        days = counted(*.days, "day")
     )]
     Unconfirmed {
         /// Age of the last checkpoint in whole days.

@@ -2,6 +2,7 @@
 
 use lucarne_tlog::Hash;
 
+use crate::error::entries;
 use crate::error::read_error::ReadError;
 
 /// The reasons why the log does not match a known checkpoint. Each text ends with a stable code.
@@ -9,10 +10,11 @@ use crate::error::read_error::ReadError;
 pub enum KnownError {
     /// The known checkpoint has more entries than the log here.
     #[error(
-        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's \
-         key, but lock, journal and storage here have {here} entries: all of them were rolled \
+        "{place} has a checkpoint of {known}, signed at {timestamp_ms} with this log's \
+         key, but lock, journal and storage here have {here}: all of them were rolled \
          back, or belong to a copy of this log. Restore the newest lock and storage; never start \
-         the log with older ones: it would sign a fork (known_checkpoint_newer)"
+         the log with older ones: it would sign a fork (known_checkpoint_newer)",
+        known = entries(*.known), here = entries(*.here)
     )]
     Newer {
         /// The source of the checkpoint.
@@ -26,10 +28,11 @@ pub enum KnownError {
     },
     /// The known checkpoint belongs to another history than the log here.
     #[error(
-        "{place} has a checkpoint of {known} entries with the root {root}, signed at \
+        "{place} has a checkpoint of {known} with the root {root}, signed at \
          {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or \
          lock and storage here belong to a copy of this log. Find out which history is the right \
-         one; the log signs nothing until then (known_checkpoint_fork)"
+         one; the log signs nothing until then (known_checkpoint_fork)",
+        known = entries(*.known)
     )]
     Fork {
         /// The source of the checkpoint.
@@ -45,8 +48,9 @@ pub enum KnownError {
     },
     /// Unreadable tiles prevent the comparison with the known checkpoint.
     #[error(
-        "cannot verify that this log begins with the {known} entries of the checkpoint in {place}: \
-         {problem} (known_checkpoint_untold)"
+        "cannot verify that this log begins with the {known} of the checkpoint in {place}: \
+         {problem} (known_checkpoint_untold)",
+        known = entries(*.known)
     )]
     Untold {
         /// The source of the checkpoint.
@@ -62,7 +66,7 @@ pub enum KnownError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryHere {
     /// The first entries here have another root.
-    #[error("the first {size} entries here have the root {root}")]
+    #[error("the root of the first {size} here is {root}", size = entries(*.size))]
     Root {
         /// Number of entries.
         size: u64,
@@ -70,7 +74,7 @@ pub enum HistoryHere {
         root: Hash,
     },
     /// No round here ended with this number of entries.
-    #[error("no round here ended with {size} entries")]
+    #[error("no round here ended with {size}", size = entries(*.size))]
     NoRound {
         /// Number of entries.
         size: u64,

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::error::entries;
 use lucarne_ct::CheckpointError;
 use lucarne_storage::AssetError;
 use lucarne_tlog::{LoadError, MakeProofError, ProofError};
@@ -60,7 +61,7 @@ pub enum ReadFailure {
     #[error("a data tile ends before one of its entries")]
     NoEntry,
     /// The tree has no data tile with an entry.
-    #[error("the tree of {size} entries has no data tile with entry {start}")]
+    #[error("the tree of {size} has no data tile with entry {start}", size = entries(*.size))]
     NoDataTile {
         /// Size of the tree.
         size: u64,
@@ -76,7 +77,7 @@ pub enum ReadFailure {
         position: u64,
     },
     /// A tile is not in the tree.
-    #[error("{tile} is beyond the {size} entries of the tree")]
+    #[error("{tile} is beyond the {size} of the tree", size = entries(*.size))]
     Beyond {
         /// Path of the tile.
         tile: String,

@@ -2,6 +2,7 @@
 
 use lucarne_ct::{DerError, TileLeafError};
 use lucarne_tlog::Hash;
+use lucarne_x509::text::counted;
 
 use crate::error::record_error::RecordError;
 
@@ -37,7 +38,7 @@ pub enum VerifyError {
         problem: EntryError,
     },
     /// The record has this number of bytes after the last entry.
-    #[error("the record has {0} extra bytes after the last entry")]
+    #[error("the record has {} after the last entry", counted(*.0, "extra byte"))]
     Extra(usize),
     /// The round has tiles of a level that must not change.
     #[error("unexpected tiles of level {0}")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lucarne_ct::Verification;
+use lucarne_x509::text::counted;
 use parking_lot::Mutex;
 
 use crate::check::scrub::wrong_names;
@@ -280,9 +281,10 @@ fn dedup_check(log: &Shared, session: &Session) -> Check {
         (backlog.entries() > 0).then(|| unread(dedup, &backlog, log.config.clock.now_ms())),
         (unknown > 0).then(|| {
             format!(
-                "{unknown} entries are not known, because their tiles are damaged ({}, …): \
-                 submissions that may be among them are refused. Restore the tiles from a copy; \
-                 `lucarne fsck` lists all of them",
+                "the log does not know {}, because tiles are damaged ({}, …): submissions that \
+                 may be among them are refused. Restore the tiles from a copy; `lucarne fsck` \
+                 lists all of them",
+                counted(unknown, "entry"),
                 dedup.gaps.tiles()
             )
         }),
@@ -321,8 +323,9 @@ fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
         }
     };
     format!(
-        "{left} of {all} entries are not in the index yet, which is being read from the tiles \
-         ({pace}). Submissions that may be among them are refused; {taken}"
+        "the index, which is being read from the tiles ({pace}), lacks {left} of {}. Submissions \
+         that may be among them are refused; {taken}",
+        counted(all, "entry")
     )
 }
 

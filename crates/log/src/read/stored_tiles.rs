@@ -11,6 +11,7 @@ use futures_util::future::try_join_all;
 use lucarne_ct::{TileEntries, TileEntry, TileLeafError};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use lucarne_x509::text::counted;
 
 use crate::data::compress::gunzip;
 use crate::data::tree::DataEdge;
@@ -71,7 +72,7 @@ pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Ti
 pub(crate) enum TileError {
     #[error("gzip: {0}")]
     Gzip(#[source] std::io::Error),
-    #[error("expected {due} bytes, found {found}")]
+    #[error("expected {}, found {found}", counted(*.due, "byte"))]
     Length { found: usize, due: usize },
     #[error("entry {0}: {1}")]
     Entry(u16, #[source] TileLeafError),

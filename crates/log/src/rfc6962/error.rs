@@ -1,5 +1,7 @@
 //! Errors of the read operations of RFC 6962.
 
+use lucarne_x509::text::counted;
+
 use crate::error::ReadError;
 
 /// The reasons why a read operation of RFC 6962 failed.
@@ -9,7 +11,10 @@ pub enum Rfc6962Error {
     #[error("this log has not published a checkpoint yet")]
     NoTree,
     /// A size or an index is beyond the published tree.
-    #[error("{parameter} is {asked}, but the tree has only {size} entries")]
+    #[error(
+        "{parameter} is {asked}, but the tree has only {size}",
+        size = counted(*.size, "entry")
+    )]
     BeyondTree {
         /// The parameter's name in RFC 6962.
         parameter: &'static str,
@@ -29,15 +34,16 @@ pub enum Rfc6962Error {
         values: (u64, u64),
     },
     /// No entry of the tree has this leaf hash.
-    #[error("none of the first {size} entries has this leaf hash")]
+    #[error("the tree of {} has no entry with this leaf hash", counted(*.size, "entry"))]
     UnknownLeaf {
         /// Entries of the requested tree.
         size: u64,
     },
     /// The index of leaf hashes does not reach the requested tree yet.
     #[error(
-        "the index of leaf hashes has {indexed} of {size} entries, and this leaf is not among \
-         them: retry when the index is complete"
+        "the index of leaf hashes has {indexed} of {size}, and this leaf is not among \
+         them: retry when the index is complete",
+        size = counted(*.size, "entry")
     )]
     NotIndexed {
         /// Number of entries in the index.

@@ -1,6 +1,7 @@
 //! The state of a scrubber.
 
 use lucarne_tlog::Tile;
+use lucarne_x509::text::counted;
 use parking_lot::Mutex;
 
 use crate::status::state::Check;
@@ -55,8 +56,7 @@ impl ScrubStatus {
         let status = self.0.lock().clone();
         let found = match status.findings {
             0 => "nothing wrong".to_owned(),
-            1 => "1 problem".to_owned(),
-            findings => format!("{findings} problems"),
+            findings => counted(findings, "problem"),
         };
         let last = match (status.samples, status.ended_ms) {
             (0, None) => "no pass has ended yet".into(),
@@ -64,10 +64,16 @@ impl ScrubStatus {
                 let hours = now_ms.saturating_sub(ended_ms) as f64 / 3_600_000.0;
                 format!("the last whole pass ended {hours:.1} h ago and found {found}")
             }
-            (samples, _) => format!("{samples} random tiles and listings: found {found}"),
+            (samples, _) => {
+                let samples = counted(samples, "random tile");
+                format!("{samples} and listings: found {found}")
+            }
         };
         let pass = status.pass.map_or(String::new(), |(checked, of)| {
-            format!("; {checked} of {of} entries checked in this pass")
+            format!(
+                "; {checked} of {} checked in this pass",
+                counted(of, "entry")
+            )
         });
         Check {
             name: "scrub",

@@ -250,7 +250,11 @@ async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
         let count = refused(&log, &submissions, &scts).await;
         assert!(unknown.contains(&count), "{count}");
         let health = format!("{:?}", log.health().await);
-        assert!(health.contains(&format!("{count} entries are not known")));
+        let entries = lucarne_x509::text::counted(count, "entry");
+        assert!(
+            health.contains(&format!("does not know {entries}")),
+            "{health}"
+        );
         assert_eq!(log.published().unwrap().size, 520, "none is logged again");
         // A restart with the new index has the same result.
         log.shutdown().await;

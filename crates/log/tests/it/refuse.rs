@@ -398,7 +398,7 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     // The same after a restart, as long as the cache exists.
     world.assets = MemoryAssets::new();
     let reason = refusal(&world).await;
-    assert!(reason.contains("has seen 1 entries of the log"), "{reason}");
+    assert!(reason.contains("has seen 1 entry of the log"), "{reason}");
     assert!(!reason.contains("init"), "{reason}");
     let made = Log::create(&world.config, &world.assets, &*world.lock).await;
     let found = contradicts(made.unwrap_err());

@@ -146,7 +146,7 @@ async fn samples_find_what_is_rotten_or_gone() {
         }
     }
     let said = check(&log, "scrub").await;
-    assert!(said.ok && said.detail.contains("random tiles"), "{said:?}");
+    assert!(said.ok && said.detail.contains("random tile"), "{said:?}");
     log.shutdown().await;
 }
 

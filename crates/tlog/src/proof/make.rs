@@ -37,7 +37,7 @@ pub enum MakeProofError<E> {
     /// The leaf is outside the tree, the older tree is larger than the newer tree, or the tree is
     /// larger than [`MAX_TREE_SIZE`].
     #[error(
-        "leaf or size {0} is outside the tree of {1} leaves, or the tree has more than 2^40 leaves"
+        "leaf or size {0} is outside the tree of size {1}, or the tree has more than 2^40 leaves"
     )]
     Range(u64, u64),
     /// A tile could not be read.

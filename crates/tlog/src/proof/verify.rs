@@ -7,7 +7,7 @@ use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The leaf is outside the tree.
-    #[error("leaf {index} is not in a tree of {size} leaves")]
+    #[error("leaf {index} is not in a tree of size {size}")]
     Index {
         /// Index of the leaf.
         index: u64,
@@ -15,7 +15,7 @@ pub enum ProofError {
         size: u64,
     },
     /// The newer tree is smaller than the older tree.
-    #[error("a tree of {old_size} leaves cannot have shrunk to {new_size}")]
+    #[error("a tree of size {old_size} cannot have shrunk to {new_size}")]
     Shrunk {
         /// Size of the older tree.
         old_size: u64,
@@ -23,7 +23,7 @@ pub enum ProofError {
         new_size: u64,
     },
     /// The proof has too few or too many hashes for these sizes.
-    #[error("the proof has {0} hashes, which are too few or too many for these sizes")]
+    #[error("the number of hashes in the proof, {0}, is too small or too large for these sizes")]
     Length(usize),
     /// The computed root differs from the given root.
     #[error("the proof does not match the root")]

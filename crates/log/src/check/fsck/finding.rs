@@ -3,6 +3,7 @@
 use std::fmt;
 
 use lucarne_ct::TileLeafError;
+use lucarne_x509::text::counted;
 
 use super::file_error::FileError;
 use crate::check::unsigned::PartsError;
@@ -31,7 +32,7 @@ pub enum Problem {
     #[error("cannot be read: {0}")]
     Unreadable(#[source] FileError),
     /// The length of the file differs from the length that the tile's width requires.
-    #[error("expected {due} bytes, found {found}")]
+    #[error("expected {}, found {found}", counted(*.due, "byte"))]
     Length {
         /// Length of the file in bytes.
         found: usize,
@@ -45,7 +46,7 @@ pub enum Problem {
     #[error(transparent)]
     Entry(#[from] TileLeafError),
     /// Bytes follow the last entry of a data tile.
-    #[error("{0} extra bytes after the last entry")]
+    #[error("{} after the last entry", counted(*.0, "extra byte"))]
     Extra(usize),
     /// The index in the entry differs from the position of the entry in the log.
     #[error("has the wrong index {0}")]

@@ -4,12 +4,17 @@ use std::path::PathBuf;
 
 use lucarne_ct::LogId;
 use lucarne_tlog::Hash;
+use lucarne_x509::text::counted;
 
+use crate::error::entries;
 use crate::error::read_error::ReadError;
 
 /// The entries of a log that its dedup index has seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the dedup index in {} has seen {entries} entries of the log", .path.display())]
+#[error(
+    "the dedup index in {} has seen {} of the log",
+    .path.display(), counted(*.entries, "entry")
+)]
 pub struct IndexSeen {
     /// Directory of the index.
     pub path: PathBuf,
@@ -45,12 +50,12 @@ pub enum IndexInconsistency {
     },
     /// The index has seen more entries than the log has.
     #[error(
-        "the dedup index in {} has seen {} entries of this log, the lock ({lock}) has only \
+        "the dedup index in {} has seen {} of this log, the lock ({lock}) has only \
          {size}. Lock and storage were rolled back, or the index belongs to a copy of this log \
          that continued. Restore the newest lock and storage; never start the log with older ones: \
-         it would sign a fork. Only if the log has certainly never signed more than {size} \
-         entries, move {} away, and it is rebuilt. The log signs nothing until then",
-        .seen.path.display(), .seen.entries, .seen.path.display()
+         it would sign a fork. Only if the log has certainly never signed a tree \
+         larger than {size}, move {} away, and it is rebuilt. The log signs nothing until then",
+        .seen.path.display(), entries(.seen.entries), .seen.path.display()
     )]
     Newer {
         /// The index.
@@ -76,13 +81,13 @@ pub enum IndexInconsistency {
     },
     /// The tree of the index is not the beginning of the log.
     #[error(
-        "the dedup index in {} comes from another history of this log: its {size} entries had the \
-         root {root}, but the first {size} entries of the tree in the lock ({lock}) have the root \
+        "the dedup index in {} comes from another history of this log: the root of its \
+         {size} was {root}, but the root of the first {size} of the tree in the lock ({lock}) is \
          {signed_root}. Either lock and storage were restored or swapped: restore the newest ones, \
          because the log would fork the entries that were signed since. Or the cache came from \
          elsewhere: if that is certain, move {} away, and it is rebuilt. The log signs nothing \
          until then",
-        .path.display(), .path.display()
+        .path.display(), .path.display(), size = entries(*.size)
     )]
     OtherHistory {
         /// Directory of the index.

@@ -5,6 +5,7 @@ use std::io;
 use lucarne_ct::TileLeafError;
 use lucarne_tlog::Hash;
 
+use crate::error::entries;
 use crate::error::record_error::RecordError;
 
 /// A contradiction that shows unusable rounds in the journal or in a bundle of Sunlight.
@@ -24,7 +25,9 @@ pub enum JournalInconsistency {
     },
     /// The entries of a round do not lead to its tree.
     #[error(
-        "the journal in {storage} does not lead to the {size} entries that were signed: {problem}"
+        "the journal in {storage} does not lead to the {size} that the log has signed: \
+         {problem}",
+        size = entries(*.size)
     )]
     Replay {
         /// Location of the storage.
@@ -37,8 +40,9 @@ pub enum JournalInconsistency {
     /// The staging bundle of a killed Sunlight does not lead to the signed tree.
     #[error(
         "{storage}/{path}, which Sunlight left when it was killed, does not lead from the \
-         {published} published entries to the {signed} signed entries: {problem}. Start that \
-         Sunlight again and stop it with SIGTERM: it publishes the signed entries"
+         published tree of {published} to the signed tree of {signed}: {problem}. Start that \
+         Sunlight again and stop it with SIGTERM: it publishes the signed entries",
+        published = entries(*.published), signed = entries(*.signed)
     )]
     Bundle {
         /// Location of the storage.
@@ -69,7 +73,7 @@ pub enum ReplayError {
     #[error("{0}")]
     Entry(TileLeafError),
     /// The entries lead to another tree.
-    #[error("its entries lead to a tree of {size} entries with the root {root}")]
+    #[error("its entries lead to a tree of {size} with the root {root}", size = entries(*.size))]
     Tree {
         /// Number of entries of the other tree.
         size: u64,

@@ -4,6 +4,7 @@ use lucarne_ct::{CheckpointError, LogId};
 use lucarne_storage::LeaseError;
 
 use super::index::IndexSeen;
+use crate::error::entries;
 
 /// The number of entries of a checkpoint, and the time of its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct SignedTime {
 #[derive(Debug, thiserror::Error)]
 pub enum LockEvidence {
     /// A checkpoint of the log is or was published.
-    #[error("a checkpoint of {size} entries was published from {storage}")]
+    #[error("a checkpoint of {size} was published from {storage}", size = entries(*.size))]
     Published {
         /// Number of entries.
         size: u64,
@@ -72,11 +73,12 @@ pub enum LockInconsistency {
     },
     /// Storage publishes a newer checkpoint than the lock has.
     #[error(
-        "{storage} publishes a checkpoint of {} entries signed at {}, the lock ({lock}) has only \
-         {} entries signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or \
+        "{storage} publishes a checkpoint of {} signed at {}, the lock ({lock}) has only \
+         {} signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or \
          another process signs with this log's key{}: then stop that process for good. Restore the \
          newest lock database; never start the log with an older one: it would sign a fork",
-        .published.size, .published.timestamp_ms, .committed.size, .committed.timestamp_ms,
+        entries(.published.size), .published.timestamp_ms, entries(.committed.size),
+        .committed.timestamp_ms,
         if *.forked { ", with another root" } else { "" }, perhaps(.other)
     )]
     OlderThanStorage {
@@ -95,9 +97,10 @@ pub enum LockInconsistency {
     },
     /// Storage has a tile beyond the tree of the lock.
     #[error(
-        "{storage} has {tile}, beyond the {size} entries of the checkpoint in the lock ({lock}). \
+        "{storage} has {tile}, beyond the {size} of the checkpoint in the lock ({lock}). \
          The lock was rolled back, or it belongs to a copy of this log. Restore the newest lock \
-         database; never start the log with an older one: it would sign a fork"
+         database; never start the log with an older one: it would sign a fork",
+        size = entries(*.size)
     )]
     OlderThanTile {
         /// Location of the storage.
@@ -111,11 +114,11 @@ pub enum LockInconsistency {
     },
     /// The journal has a round that was staged on a newer tree than the lock has.
     #[error(
-        "the journal in {storage} continues from {from} entries{}, which were signed before, but \
-         the lock ({lock}) has only {size}. The lock was rolled back (a backup was restored, or a \
-         stale replica was promoted), or it belongs to a copy of this log. Restore the newest lock \
-         database; never start the log with an older one: it would sign a fork",
-        if .from == .size { " with another root" } else { "" }
+        "the journal in {storage} continues from {}{}, signed before, but the lock ({lock}) has \
+         only {size}. The lock was rolled back (a backup was restored, or a stale replica was \
+         promoted), or it belongs to a copy of this log. Restore the newest lock database; never \
+         start the log with an older one: it would sign a fork",
+        entries(*.from), if .from == .size { " with another root" } else { "" }
     )]
     OlderThanJournal {
         /// Location of the storage.
@@ -129,11 +132,12 @@ pub enum LockInconsistency {
     },
     /// Another process has published an older tree with a later signature.
     #[error(
-        "{storage} publishes a checkpoint of {} entries signed at {}, after this log had signed a \
-         checkpoint of {} entries at {}: another process signs with this log's key{}. Stop that \
+        "{storage} publishes a checkpoint of {} signed at {}, after this log had signed a \
+         checkpoint of {} at {}: another process signs with this log's key{}. Stop that \
          process for good; if it has issued SCTs for entries that are not here, this key has \
          signed a fork",
-        .published.size, .published.timestamp_ms, .own.size, .own.timestamp_ms, perhaps(.other)
+        entries(.published.size), .published.timestamp_ms, entries(.own.size), .own.timestamp_ms,
+        perhaps(.other)
     )]
     Shared {
         /// Location of the storage.
@@ -147,8 +151,9 @@ pub enum LockInconsistency {
     },
     /// Storage and journal have all rounds that the checkpoint in the lock includes.
     #[error(
-        "storage and journal in {storage} have all {size} entries of the checkpoint in the lock: \
-         no round is lost"
+        "storage and journal in {storage} have all {size} of the checkpoint in the lock: \
+         no round is lost",
+        size = entries(*.size)
     )]
     NothingLost {
         /// Location of the storage.

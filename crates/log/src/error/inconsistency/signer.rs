@@ -1,5 +1,6 @@
 //! Contradictions between the separate signer and the log.
 
+use crate::error::entries;
 use lucarne_ct::CheckpointError;
 use lucarne_tlog::Hash;
 
@@ -23,12 +24,12 @@ pub enum SignerInconsistency {
     },
     /// The signer has signed a tree to which neither lock nor journal leads.
     #[error(
-        "the signer has signed {} entries with the root {}, the lock ({lock}) has {} with the \
+        "the signer has signed {} with the root {}, the lock ({lock}) has {} with the \
          root {}, and the journal in {storage} has no round that leads from one to the other. Lock \
          and data were rolled back (a backup was restored, or a stale replica was promoted), or \
          belong to a copy of this log. Restore the newest lock and data: the signer signs only \
          trees that extend its last tree",
-        .signed.0, .signed.1, .committed.0, .committed.1
+        entries(.signed.0), .signed.1, .committed.0, .committed.1
     )]
     Ahead {
         /// Size and root that the signer has signed.

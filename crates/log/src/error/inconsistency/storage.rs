@@ -6,6 +6,7 @@ use lucarne_ct::CheckpointError;
 use lucarne_signer::Head;
 use lucarne_tlog::Hash;
 
+use crate::error::entries;
 use crate::error::read_error::ReadError;
 
 /// A contradiction that shows old, damaged or foreign storage.
@@ -20,13 +21,14 @@ pub enum StorageInconsistency {
     },
     /// The storage of a signed log does not exist.
     #[error(
-        "the storage ({storage}) does not exist, and the lock ({lock}) has signed {size} entries: \
+        "the storage ({storage}) does not exist, and the lock ({lock}) has signed {size}: \
          the {} deleted. Restore the newest storage; the log signs nothing until then",
         if *.is_bucket {
             "bucket was renamed or"
         } else {
             "directory was moved away, is not mounted, or was"
-        }
+        },
+        size = entries(*.size)
     )]
     Absent {
         /// Location of the storage.
@@ -69,8 +71,9 @@ pub enum StorageInconsistency {
     },
     /// The tiles do not lead to the published checkpoint.
     #[error(
-        "the tiles in {storage} do not lead to the {size} entries of the published checkpoint: \
-         {problem}"
+        "the tiles in {storage} do not lead to the {size} of the published checkpoint: \
+         {problem}",
+        size = entries(*.size)
     )]
     PublishedTree {
         /// Location of the storage.
@@ -82,10 +85,11 @@ pub enum StorageInconsistency {
     },
     /// Unreadable tiles prevent the comparison of the published tree with the signed tree.
     #[error(
-        "{storage} publishes a checkpoint of {size} entries, and the log cannot verify that they \
-         lead to the {signed} entries that the lock ({lock}) has signed: {problem}. Storage was \
+        "{storage} publishes a checkpoint of {size}, and the log cannot verify that it \
+         leads to the {signed} that the lock ({lock}) has signed: {problem}. Storage was \
          rolled back, emptied or damaged, or another process published there: the log would sign a \
-         fork. Restore the newest storage; the log signs nothing until then"
+         fork. Restore the newest storage; the log signs nothing until then",
+        size = entries(*.size), signed = entries(*.signed)
     )]
     Unverifiable {
         /// Location of the storage.
@@ -101,10 +105,11 @@ pub enum StorageInconsistency {
     },
     /// The published tree is not the beginning of the signed tree.
     #[error(
-        "{storage} publishes a checkpoint of {size} entries with the root {root}, which does not \
-         lead to the {signed} entries that the lock ({lock}) has signed: {problem}. Another \
+        "{storage} publishes a checkpoint of {size} with the root {root}, which does not \
+         lead to the {signed} that the lock ({lock}) has signed: {problem}. Another \
          process published there with another lock, or storage belongs to a copy of this log. \
-         Find out which lock is the right one; with the other lock, the log would sign a fork"
+         Find out which lock is the right one; with the other lock, the log would sign a fork",
+        size = entries(*.size), signed = entries(*.signed)
     )]
     OtherHistory {
         /// Location of the storage.
@@ -122,10 +127,10 @@ pub enum StorageInconsistency {
     },
     /// Neither journal nor storage leads to the signed tree.
     #[error(
-        "the lock ({lock}) has signed {size} entries, and neither journal nor storage ({storage}) \
+        "the lock ({lock}) has signed {size}, and neither journal nor storage ({storage}) \
          lead there: {problem}. Storage was rolled back, emptied, damaged, or belongs to another \
          log. {}Restore the newest storage; the log signs nothing until then",
-        repair(.files)
+        repair(.files), size = entries(*.size)
     )]
     BehindLock {
         /// Location of the lock.
@@ -141,9 +146,10 @@ pub enum StorageInconsistency {
     },
     /// Published entries before the journal are missing or damaged.
     #[error(
-        "{storage} publishes {published} entries, but {size} were published before the journal \
+        "{storage} publishes {published}, but {size} were published before the journal \
          begins, and some of these are missing or damaged: {problem}. Storage was emptied or \
-         rolled back. Restore the newest storage; the log signs nothing until then"
+         rolled back. Restore the newest storage; the log signs nothing until then",
+        published = entries(*.published)
     )]
     BehindJournal {
         /// Location of the storage.
@@ -173,10 +179,10 @@ pub enum StorageInconsistency {
     },
     /// Storage lacks more than the last round.
     #[error(
-        "storage and journal end with {size} entries, and the checkpoint in the lock was signed \
+        "storage and journal end with {size}, and the checkpoint in the lock was signed \
          {} s after the last of these entries: more than one round is lost. Storage was rolled \
          back. Restore the newest storage; the log signs nothing until then",
-        .apart.as_secs()
+        .apart.as_secs(), size = entries(*.size)
     )]
     RoundsLost {
         /// Number of entries that storage and journal lead to.
@@ -186,11 +192,11 @@ pub enum StorageInconsistency {
     },
     /// A follower reads a checkpoint that is older than its tree, or of another tree.
     #[error(
-        "{storage} publishes a checkpoint of {} entries with the root {}, signed at {}, and this \
-         instance has seen {} entries with the root {}, signed at {}: storage was rolled back, or \
+        "{storage} publishes a checkpoint of {} with the root {}, signed at {}, and this \
+         instance has seen {} with the root {}, signed at {}: storage was rolled back, or \
          another process publishes there. Restore the newest storage",
-        .published.size, .published.root, .published.timestamp_ms,
-        .seen.size, .seen.root, .seen.timestamp_ms
+        entries(.published.size), .published.root, .published.timestamp_ms,
+        entries(.seen.size), .seen.root, .seen.timestamp_ms
     )]
     BehindFollower {
         /// Location of the storage.
@@ -202,8 +208,9 @@ pub enum StorageInconsistency {
     },
     /// This process has served more entries than storage publishes.
     #[error(
-        "{storage} publishes {size} entries, and this process has served {served} from there: \
-         storage was rolled back. Restore the newest storage"
+        "{storage} publishes {size}, and this process has served {served} from there: \
+         storage was rolled back. Restore the newest storage",
+        size = entries(*.size)
     )]
     BehindReaders {
         /// Location of the storage.
@@ -222,7 +229,10 @@ pub enum StorageInconsistency {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TreeError {
     /// The tiles have another root.
-    #[error("the tiles of {size} entries: expected the root {expected}, found {found}")]
+    #[error(
+        "the tiles of {size}: expected the root {expected}, found {found}",
+        size = entries(*.size)
+    )]
     Root {
         /// Number of entries.
         size: u64,
@@ -240,7 +250,7 @@ pub enum TreeError {
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The signed tree had another root at this size.
-    #[error("the first {size} of them have the root {root}")]
+    #[error("the root of the first {size} is {root}", size = entries(*.size))]
     Root {
         /// Number of published entries.
         size: u64,

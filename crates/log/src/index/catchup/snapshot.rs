@@ -23,6 +23,7 @@ use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Identity, LogId};
 use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::TILE_WIDTH;
+use lucarne_x509::text::counted;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -112,15 +113,15 @@ enum Unfit {
     TooLarge { chunks: u64 },
     #[error("the sizes in the manifest contradict each other")]
     Sizes,
-    #[error("the snapshot has {0} entries; the tree has only {1}")]
+    #[error("the snapshot has {size}; the tree has only {1}", size = counted(*.0, "entry"))]
     Newer(u64, u64),
-    #[error("the root of the {0} entries does not match the tree")]
+    #[error("the root of the {} does not match the tree", counted(*.0, "entry"))]
     Root(u64),
     #[error("the root cannot be compared with the tree: {0}")]
     Tree(#[from] ReadError),
     #[error("chunk {0} is missing")]
     Missing(usize),
-    #[error("chunk {chunk} has {found} bytes; expected {expected}")]
+    #[error("chunk {chunk} has {}; expected {expected}", counted(*.found, "byte"))]
     Length {
         chunk: usize,
         found: u64,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileEntries, TileLeafError};
 use lucarne_tlog::{Hash, tile_root};
+use lucarne_x509::text::counted;
 
 use crate::data::compress::gunzip;
 
@@ -35,9 +36,9 @@ pub(super) enum Unexpected {
     Foreign(usize),
     #[error("entry {0}: {1}")]
     Entry(usize, #[source] TileLeafError),
-    #[error("expected {due} entries, found {found}")]
+    #[error("expected {}, found {found}", counted(*.due, "entry"))]
     Entries { found: usize, due: usize },
-    #[error("{0} extra bytes after the last entry")]
+    #[error("{} after the last entry", counted(*.0, "extra byte"))]
     Extra(usize),
     /// The hashes agree, but the scrubber has condemned the bytes.
     #[error("{0}")]

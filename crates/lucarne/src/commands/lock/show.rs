@@ -150,9 +150,8 @@ pub(crate) fn ahead(inspection: &Inspection) -> Option<String> {
         sizes.splice(NAMED / 2..sizes.len() - NAMED / 2, ["…".to_owned()]);
     }
     Some(format!(
-        "{} round{} of the journal ({}), signed up to {} and to be published at the next start",
-        rounds.len(),
-        if rounds.len() == 1 { "" } else { "s" },
+        "{} of the journal ({}), signed up to {} and to be published at the next start",
+        counted(rounds.len(), "round"),
         sizes.join(" → "),
         last.new_size
     ))

@@ -133,7 +133,7 @@ fn another_history_is_caught() {
             &site,
             &[
                 &format!("has a checkpoint of {size} entries with the root"),
-                &format!("the first {size} entries here have the root"),
+                &format!("the root of the first {size} entries here is"),
                 "(known_checkpoint_fork)",
             ],
         );
