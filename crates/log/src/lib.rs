@@ -138,7 +138,7 @@
 //! | `verify` | a second computation of the root |
 //! | [`Record`], [`Step`] | a round in the journal |
 //! | `tree_head`, `verified_checkpoint` | tree heads that the log signs, and that it has verified |
-//! | [`StoredFile`], `compress`, `gzip`, [`gunzip`] | files as stored, and their encodings |
+//! | [`StoredFile`], `gzip` | files as stored, and their encoding |
 //! | `names_tile` | names tiles |
 //!
 //! ## `read`
@@ -147,7 +147,7 @@
 //! |---|---|
 //! | `reader` | tiles and issuers by name, and the encodings that clients request |
 //! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
-//! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
+//! | `single_flight` | shared reads |
 //! | `stored_tiles` | tiles as stored, by any software |
 //! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
 //! | `edge`, `damaged_files` | damaged tiles at the right edge, and the list of damaged files |
@@ -225,11 +225,11 @@
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`fsck()`], [`FsckOptions`], [`Files`] | every file compared with the signed tree head |
+//! | [`fsck()`], [`FsckOptions`] | every file compared with the signed tree head |
 //! | [`Checked`], [`Finding`], [`Problem`] | the results of this check |
 //! | `unsigned`, [`PartsError`] | precertificates and chains, which no leaf hash covers |
 //! | `scrub`, `restore` | the check of a running log, and damaged files restored at once |
-//! | [`repair()`], [`Repair`], [`Source`] | files from the tiles below them or from other copies |
+//! | [`repair()`], [`Repair`], [`OtherCopy`] | files from the tiles below them or from other copies |
 //! | [`Overlay`], [`superseded`] | repairs in memory, and superseded partial tiles |
 //! | [`Inspection`], [`FoundCheckpoint`] | inspection by a process that does not run the log |
 //! | [`standings`] | the state of each round in the journal |
@@ -263,12 +263,11 @@ mod status;
 mod submit;
 
 pub use check::fsck::{
-    Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
-    fsck, superseded,
+    Checked, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck, superseded,
 };
 pub use check::inspection::{FoundCheckpoint, Inspection, Standing, standings};
 pub use check::repair::{
-    Cure, Overlay, Refusal, Repair, Repaired, Source, Unwritten, repair, superseded_anew,
+    Cure, OtherCopy, Overlay, Refusal, Repair, Repaired, Unwritten, repair, superseded_anew,
 };
 pub use check::unsigned::PartsError;
 pub use config::LogConfig;
@@ -282,7 +281,6 @@ pub use config::rounds::RoundConfig;
 pub use config::scrub::ScrubConfig;
 pub use config::scrub_window::{NoWindow, ScrubWindow};
 pub use config::signer::Signer;
-pub use data::compress::gunzip;
 pub use data::record::{Record, Step};
 pub use data::stored_file::StoredFile;
 pub use error::inconsistency::{

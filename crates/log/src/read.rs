@@ -15,7 +15,6 @@ pub(crate) mod edge;
 pub(crate) mod feed;
 pub(crate) mod negative_cache;
 pub(crate) mod proofs;
-pub(crate) mod read_ahead;
 pub(crate) mod read_cache;
 pub(crate) mod reader;
 pub(crate) mod single_flight;

@@ -94,7 +94,7 @@ impl Client {
         let unknown = Validators::default();
         match self.get_if_changed(url, limit, &unknown).await? {
             Some((body, _)) => Ok(body),
-            None => Err(ClientError::Status(StatusCode::NOT_MODIFIED)),
+            None => Err(ClientError::Status(StatusCode::NOT_MODIFIED, None)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Client {
                     }
                     StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
                     status if status.is_redirection() => at = redirected(&at, status, &headers)?,
-                    status => return Err(ClientError::Status(status)),
+                    status => return Err(ClientError::Status(status, response.retry_after)),
                 }
             }
             Err(ClientError::Redirect(StatusCode::FOUND, at.into()))
@@ -204,7 +204,7 @@ fn unusable(url: &str, error: &dyn Error) -> ClientError {
 fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, ClientError> {
     let location = headers.get(LOCATION).and_then(|to| to.to_str().ok());
     let Some(location) = location else {
-        return Err(ClientError::Status(status));
+        return Err(ClientError::Status(status, None));
     };
     match from.join(location) {
         // A client that uses TLS must not be redirected to a server without TLS.

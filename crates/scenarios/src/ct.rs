@@ -10,7 +10,7 @@
 //! | promised entries until their proof | [`PendingScts`] |
 //! | all observed checkpoints | [`TreeHeads`] |
 //! | extension of the verified tree by tiles; promises, entries, issuers | [`Monitor`] |
-//! | the verified tree, which any tile is compared with | [`TileCache`] |
+//! | the verified tree, which any tile is compared with | [`lucarne_ctread::VerifiedTree`] |
 //! | requests that a log must refuse | `probes` |
 //! | a log that is being restarted | [`Outage`] |
 //!
@@ -92,7 +92,6 @@ mod roots;
 mod sct;
 mod submission;
 mod target;
-mod tile_cache;
 mod tree_heads;
 pub mod write;
 
@@ -109,5 +108,4 @@ pub use roots::{Roots, RootsError};
 pub use sct::{SctVerifier, TimestampError, VerifiedSct, WrongSct, timestamp_sane};
 pub use submission::{ChainSuffix, Submission};
 pub use target::Target;
-pub use tile_cache::TileCache;
 pub use tree_heads::{PriorTreeHead, TreeHead, TreeHeads};

@@ -6,8 +6,6 @@
 //! cannot read.
 
 pub(crate) mod beneath;
-mod file_error;
-pub(crate) mod files;
 mod finding;
 mod issuers;
 mod leaf_tile;
@@ -18,11 +16,10 @@ use std::sync::Arc;
 
 use futures_util::future::join3;
 use futures_util::stream::{self, Stream, StreamExt};
+use lucarne_ctread::Source;
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
-pub use file_error::FileError;
-pub use files::Files;
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
 use parents::Parents;
@@ -99,7 +96,7 @@ impl FsckOptions {
 /// on. The caller verifies the signature of `signed`. The caller also sets the pace: the stream
 /// reads only when polled.
 pub fn fsck(
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     signed: Checkpoint,
     from: FsckPosition,
     options: FsckOptions,
@@ -152,7 +149,7 @@ struct Job {
 
 /// Returns whether the log writes names tiles: the last data tile has a names tile, or the attempt
 /// to read this names tile fails.
-async fn has_names(files: &dyn Files, size: u64) -> bool {
+async fn has_names(files: &dyn Source, size: u64) -> bool {
     let last = size.checked_sub(1);
     let last = last.and_then(|last| Tile::widest(Level::Data, last / TILE_WIDTH, size));
     match last {

@@ -17,28 +17,26 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use lucarne_ct::{Fingerprint, Roots};
+use lucarne_ctread::{Source, prefix};
 use lucarne_storage::{Asset, AssetError, AssetKind, Encoding, Repairs};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
 use self::entries::Judge;
 use self::offer::Origin;
-pub use self::offer::Source;
+pub use self::offer::OtherCopy;
 pub use self::overlay::Overlay;
 use crate::check::fsck::tiles::tile;
-use crate::check::fsck::{
-    Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Problem, fsck,
-};
+use crate::check::fsck::{Checked, Finding, FsckOptions, FsckPosition, NamesTiles, Problem, fsck};
 use crate::check::unsigned::PartsError;
-use crate::read::stored_tiles::prefix;
 
 /// The log to repair, and the sources for the repair.
 pub struct Repair {
     /// The files of the log.
-    pub files: Arc<dyn Files>,
+    pub files: Arc<dyn Source>,
     /// The destination of the correct files.
     pub repairs: Arc<dyn Repairs>,
     /// Other complete or partial copies of the log, in the order of reading.
-    pub sources: Vec<Source>,
+    pub sources: Vec<OtherCopy>,
     /// The tree. The caller has verified its signature.
     pub signed: Checkpoint,
     /// The roots that the log accepts. Chains of entries from other sources must lead to them.
@@ -256,7 +254,7 @@ impl Walk {
             return offered;
         }
         let trial = Overlay::new(self.repair.files.clone(), offered.iter().cloned());
-        let trial: Arc<dyn Files> = Arc::new(trial);
+        let trial: Arc<dyn Source> = Arc::new(trial);
         let checked = self.repair.check(&trial, self.at).next().await;
         let wrong = checked.map(|checked| checked.findings).unwrap_or_default();
         let size = self.repair.signed.size;
@@ -269,7 +267,7 @@ impl Walk {
 }
 
 impl Repair {
-    fn check(&self, files: &Arc<dyn Files>, from: FsckPosition) -> BoxStream<'static, Checked> {
+    fn check(&self, files: &Arc<dyn Source>, from: FsckPosition) -> BoxStream<'static, Checked> {
         let (files, signed) = (files.clone(), self.signed.clone());
         let options = FsckOptions {
             names: NamesTiles::All,
@@ -362,7 +360,7 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
 
 /// Returns the correct file of a superseded partial tile, cut from the wider tile that replaced it;
 /// `None` if the wider tile cannot be read.
-pub async fn superseded_anew(files: &dyn Files, partial: Tile, size: u64) -> Option<Asset> {
+pub async fn superseded_anew(files: &dyn Source, partial: Tile, size: u64) -> Option<Asset> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let bytes = tile(files, wider).await.ok()?;
     let stored = offer::stored(partial, prefix(partial, bytes).ok()?)?;

@@ -17,13 +17,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
+use lucarne_ctread::{Bucket, gunzip};
 use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
 use self::failure::{Failure, Later, NoSource};
 use crate::check::fsck::beneath::{Depth, beneath};
-use crate::check::scrub::Unpaced;
-use crate::data::compress::gunzip;
 use crate::data::gzip::gzip;
 use crate::data::names_tile;
 use crate::data::record::Record;
@@ -228,7 +227,7 @@ async fn hash_tile(
     }
     let root = tiles.entry(edge, level + 1, tile.index()).await?;
     let is_right = |hashes: &Bytes| tile_root(hashes) == Some(root);
-    let files = Unpaced(log.assets.clone());
+    let files = Bucket(log.assets.clone());
     // Above level 1, a tile has too many entries to read while the log runs.
     let depths: &[Depth] = match level {
         1 => &[Depth::Next, Depth::Entries],

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lucarne_ctread::Bucket;
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, Tile};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::pace::Paced;
-pub(crate) use self::pace::Unpaced;
 use self::position::Position;
 use crate::check::fsck::{Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck};
 use crate::check::repair::Overlay;
@@ -276,7 +276,7 @@ async fn still_wrong(log: &Shared, data: Tile) -> Option<bool> {
         tile: data.index(),
         newest_ms: 0,
     };
-    let files = Arc::new(Unpaced(log.assets.clone()));
+    let files = Arc::new(Bucket(log.assets.clone()));
     let checked = pin!(fsck(files, signed, at, OPTIONS)).next().await?;
     let path = data.names_path()?;
     let mut findings = checked.findings.iter();
@@ -290,7 +290,7 @@ async fn condemn(log: &Shared, file: FileId, (signed, at): (&Checkpoint, FsckPos
     let Ok(Some(bytes)) = log.assets.get(&path).await else {
         return;
     };
-    let files = Arc::new(Unpaced(log.assets.clone()));
+    let files = Arc::new(Bucket(log.assets.clone()));
     let same = Arc::new(Overlay::new(files, [(path.clone(), bytes.clone())]));
     let checked = pin!(fsck(same, signed.clone(), at, OPTIONS)).next().await;
     let findings = checked.map(|checked| checked.findings).unwrap_or_default();

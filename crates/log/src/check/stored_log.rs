@@ -6,13 +6,12 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::{Certificate, Entry, Issuer, SignedEntry, sha256};
+use lucarne_ctread::{Source, SourceError, gunzip};
 use lucarne_mint::testing::Pki;
 use lucarne_storage::{Asset, AssetError, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 use parking_lot::RwLock;
 
-use crate::check::fsck::{FileError, Files};
-use crate::data::compress::gunzip;
 use crate::data::round::{Round, issuer_asset, tile_assets};
 use crate::data::tree::Tree;
 use crate::data::verify::Verified;
@@ -22,8 +21,8 @@ use crate::data::verify::Verified;
 pub(crate) struct Stored(pub(crate) RwLock<BTreeMap<String, Bytes>>);
 
 #[async_trait]
-impl Files for Stored {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+impl Source for Stored {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         Ok(self.0.read().get(path).cloned())
     }
 }

@@ -19,12 +19,12 @@ use lucarne_ct::{
     SignedEntryRef, TileEntries, TileEntry, TileLeafRef, Validator, Verification,
     tbs_without_poison, tbs_without_poison_for,
 };
+use lucarne_ctread::Source;
 use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
 pub(crate) use self::completion::{OnlyMention, is_damaged_form};
-use crate::check::fsck::files::Files;
 
 /// Bytes of issuers kept during a check.
 const ISSUER_BYTES: u64 = 32 << 20;
@@ -189,7 +189,7 @@ impl Accepted {
 
 /// Verifies the entries of a log's own tiles.
 pub(crate) struct Chains {
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     verification: Arc<Verification>,
     /// The validators, by the fingerprint of their root.
     validators: Cache<Fingerprint, Arc<Validator>>,
@@ -210,7 +210,7 @@ pub(crate) struct WrongParts {
 }
 
 impl Chains {
-    pub(crate) fn of(files: Arc<dyn Files>) -> Self {
+    pub(crate) fn of(files: Arc<dyn Source>) -> Self {
         let weight = |_: &Fingerprint, der: &Bytes| der.len() as u32 + 64;
         Chains {
             files,
@@ -309,7 +309,7 @@ impl Chains {
             })
     }
 
-    pub(crate) fn files(&self) -> &dyn Files {
+    pub(crate) fn files(&self) -> &dyn Source {
         &*self.files
     }
 
@@ -365,10 +365,8 @@ pub(crate) fn named(entries: &[u8]) -> BTreeSet<Fingerprint> {
 }
 
 /// Returns the certificate with this fingerprint, if it exists and is intact.
-pub(crate) async fn issuer(files: &dyn Files, fingerprint: &Fingerprint) -> Option<Bytes> {
-    let read = files.read(&format!("issuer/{fingerprint}")).await;
-    let der = read.ok().flatten();
-    der.filter(|der| Fingerprint::of(der) == *fingerprint)
+pub(crate) async fn issuer(files: &dyn Source, fingerprint: &Fingerprint) -> Option<Bytes> {
+    lucarne_ctread::issuer(files, *fingerprint).await.ok()
 }
 
 /// Returns whether two fingerprints differ, but in at most [`MAX_FLIPPED`] bits.

@@ -19,6 +19,7 @@ use std::io;
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress};
+use lucarne_ctread::GZIP_HEADER;
 
 /// Size of a chunk in bytes. A round recompresses half a chunk on average. Smaller chunks compress
 /// worse, because each starts a new block.
@@ -27,18 +28,6 @@ const CHUNK: usize = 32 << 10;
 /// Maximum distance of references from a chunk to earlier chunks, in bytes. The maximum of deflate,
 /// 32 KiB, would save another 1% of the size at a fifth of the speed.
 const WINDOW: usize = 16 << 10;
-
-/// The header of a stream (RFC 1952, 2.3): deflate, no name, no time, fastest level, unknown
-/// system. Its extra field of eight bytes has a CRC-32 with the ID `Lu`.
-#[rustfmt::skip]
-const HEADER: [u8; 16] = [
-    0x1f, 0x8b, 8, EXTRA, 0, 0, 0, 0, 4, 255,
-    8, 0, b'L', b'u', 4, 0,
-];
-
-/// The flag of an extra field, and the offset of the flags.
-const EXTRA: u8 = 4;
-const FLAGS: usize = 3;
 
 /// The last block: empty, with fixed codes. Blocks before it end at a byte boundary.
 const LAST_BLOCK: [u8; 2] = [3, 0];
@@ -89,7 +78,7 @@ impl GrowingGzip {
         sum.update(new);
 
         let mut stream = Vec::with_capacity(self.packed.len() + new.len() / 2 + CHUNK);
-        stream.extend_from_slice(&HEADER);
+        stream.extend_from_slice(&GZIP_HEADER);
         stream.extend_from_slice(&[0; 4]);
         let blocks = stream.len();
         stream.extend_from_slice(&self.packed);
@@ -106,7 +95,7 @@ impl GrowingGzip {
         stream.extend_from_slice(&sum.sum().to_le_bytes());
         stream.extend_from_slice(&(plain.len() as u32).to_le_bytes());
         packed_sum.update(&stream[kept..]);
-        stream[HEADER.len()..blocks].copy_from_slice(&packed_sum.sum().to_le_bytes());
+        stream[GZIP_HEADER.len()..blocks].copy_from_slice(&packed_sum.sum().to_le_bytes());
 
         let stream = Bytes::from(stream);
         *self = Self {
@@ -117,26 +106,6 @@ impl GrowingGzip {
             sum: sum.sum(),
         };
         Ok(stream)
-    }
-}
-
-/// Verifies the checksum in the header of a stream. Streams of other software have no checksum and
-/// no extra field, and pass.
-///
-/// # Errors
-/// If the checksum does not match.
-pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
-    if stream.get(FLAGS).is_none_or(|flags| flags & EXTRA == 0) {
-        return Ok(());
-    }
-    let ours = stream.strip_prefix(&HEADER);
-    let (sum, packed) = ours
-        .and_then(<[u8]>::split_first_chunk)
-        .ok_or_else(|| invalid("unknown header: expected the header of the log's own tiles"))?;
-    if crc(packed).sum() == u32::from_le_bytes(*sum) {
-        Ok(())
-    } else {
-        Err(invalid("the bytes do not match the checksum in the header"))
     }
 }
 
@@ -205,7 +174,7 @@ fn invalid(problem: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::compress::gunzip;
+    use lucarne_ctread::gunzip;
     use proptest::prelude::*;
 
     /// Returns entries as similar as certificates, with random parts like keys and signatures.
@@ -249,7 +218,7 @@ mod tests {
     fn any_flipped_bit_is_noticed() {
         let tile = entries(3 * CHUNK / 1000);
         let stream = gzip(&tile).unwrap();
-        let (header, bits) = (8 * (HEADER.len() + 4), 8 * stream.len());
+        let (header, bits) = (8 * (GZIP_HEADER.len() + 4), 8 * stream.len());
         for bit in (0..header).chain((header..bits).step_by(31)) {
             let mut flipped = stream.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);

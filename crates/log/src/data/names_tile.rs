@@ -69,8 +69,8 @@ impl GrowingNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::compress::gunzip;
     use crate::read::verified_tiles::tests::entry;
+    use lucarne_ctread::gunzip;
 
     #[test]
     fn grows_to_what_is_made_at_once() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lucarne_storage::{Encoding, OpenFile};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::data::compress::gunzip;
+use lucarne_ctread::gunzip;
 
 /// A tile or issuer as it is stored.
 #[derive(Clone, Debug)]

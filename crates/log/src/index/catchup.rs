@@ -27,7 +27,7 @@ use crate::error::Fatal;
 use crate::index::dedup::{self, Dedup, Part};
 use crate::index::log_index::LogIndex;
 use crate::index::unreadable_entries::Gap;
-use crate::read::read_ahead::read_ahead;
+use lucarne_ctread::read_ahead;
 
 mod history;
 mod mend;

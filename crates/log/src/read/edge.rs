@@ -160,7 +160,7 @@ async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadErr
             Some(data) => stored_tiles::tile(assets, data).await?,
             None => None,
         };
-        let leaves = data.and_then(|entries| stored_tiles::leaves(&entries).ok());
+        let leaves = data.and_then(|entries| lucarne_ctread::leaves(&entries).ok());
         return Ok(leaves.map(|(leaves, _)| leaves.iter().flat_map(|leaf| leaf.0).collect()));
     };
     let first = of.index() * TILE_WIDTH;

@@ -22,12 +22,12 @@ use crate::data::stored_file::StoredFile;
 use crate::data::tree::Tree;
 use crate::error::{ReadError, ReadFailure};
 use crate::read::damaged_files::DamagedFiles;
+use crate::read::edge;
 use crate::read::feed::TileEvents;
 use crate::read::negative_cache::NegativeCache;
 use crate::read::read_cache::{CacheKey, FileId, ReadCache, read_cache};
 use crate::read::single_flight::SingleFlight;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::read::{edge, stored_tiles};
 use crate::status::metrics::ReadCounters;
 use crate::status::state::Published;
 
@@ -394,5 +394,5 @@ fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
     let plain = full
         .unpacked()
         .map_err(|error| damaged(error.to_string()))?;
-    stored_tiles::prefix(tile, plain).map_err(|error| damaged(error.to_string()))
+    lucarne_ctread::prefix(tile, plain).map_err(|error| damaged(error.to_string()))
 }

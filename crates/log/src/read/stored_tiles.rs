@@ -8,12 +8,10 @@
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use lucarne_ct::{TileEntries, TileEntry, TileLeafError};
+use lucarne_ctread::{Problem, gunzip, leaves, prefix};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
-use lucarne_x509::text::counted;
 
-use crate::data::compress::gunzip;
 use crate::data::tree::DataEdge;
 use crate::error::ReadError;
 
@@ -46,7 +44,7 @@ pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes
 }
 
 fn unpacked(tile: Tile, path: String, bytes: Bytes) -> Result<Bytes, ReadError> {
-    let plain = gunzip(bytes).map_err(TileError::Gzip);
+    let plain = gunzip(bytes).map_err(Problem::Gzip);
     let bytes = plain.and_then(|plain| prefix(tile, plain));
     bytes.map_err(|error| ReadError::Damaged {
         path,
@@ -65,57 +63,6 @@ pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Ti
         tiles.extend(wider.filter_map(|width| Tile::new(tile.level(), tile.index(), width)));
     }
     Ok(tiles)
-}
-
-/// The problem with the bytes of a tile.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TileError {
-    #[error("gzip: {0}")]
-    Gzip(#[source] std::io::Error),
-    #[error("expected {}, found {found}", counted(*.due, "byte"))]
-    Length { found: usize, due: usize },
-    #[error("entry {0}: {1}")]
-    Entry(u16, #[source] TileLeafError),
-}
-
-/// Cuts the uncompressed bytes of a wider tile down to the width of `tile`.
-pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, TileError> {
-    let length = match tile.level() {
-        Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
-        Level::Data => match entry_ends(&bytes, tile.width())?.last() {
-            Some(end) => *end as usize,
-            None => 0,
-        },
-    };
-    if bytes.len() < length {
-        return Err(TileError::Length {
-            found: bytes.len(),
-            due: length,
-        });
-    }
-    Ok(bytes.slice(..length))
-}
-
-/// Returns the end of each of the first `count` entries of a data tile.
-pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, TileError> {
-    (0..count)
-        .zip(TileEntries::first(bytes, 0, count.into()))
-        .map(|(n, entry)| match entry {
-            Ok(entry) => Ok(entry.bytes.end as u32),
-            Err(error) => Err(TileError::Entry(n, error)),
-        })
-        .collect()
-}
-
-/// Returns the leaf hashes and the ends of all entries.
-pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafError> {
-    let mut buffer = Vec::new();
-    TileEntries::all(entries, 0)
-        .map(|entry| {
-            let TileEntry { bytes, leaf, .. } = entry?;
-            Ok((leaf.leaf_hash(&mut buffer), bytes.end as u32))
-        })
-        .collect()
 }
 
 /// Returns the rightmost hash tiles of the tree of `size` entries. The caller must compare their

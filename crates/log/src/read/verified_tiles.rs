@@ -27,13 +27,13 @@ use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::expected::{Expected, Unexpected};
-use crate::data::compress::is_gzip;
 use crate::data::stored_file::StoredFile;
 use crate::error::{ReadError, ReadFailure};
 use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::{CacheKey, FileId, ReadCache};
 use crate::read::single_flight::SingleFlight;
 use crate::read::stored_tiles;
+use lucarne_ctread::is_gzip;
 
 /// Maximum number of data tiles of one log that are decompressed and hashed concurrently.
 const CHECKING: usize = 4;

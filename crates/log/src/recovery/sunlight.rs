@@ -17,10 +17,10 @@ use lucarne_ct::{TileEntries, TileEntry};
 use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
-use crate::data::compress::gunzip;
 use crate::data::record::{Record, Step};
 use crate::error::Fatal;
 use crate::error::inconsistency::{BundleError, JournalInconsistency};
+use lucarne_ctread::gunzip;
 
 /// Maximum number of uncompressed bytes of a bundle. A round of Sunlight's default pool has about a
 /// hundredth of this size.

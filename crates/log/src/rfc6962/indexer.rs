@@ -19,7 +19,7 @@ use super::leaf_index::{LeafIndex, TABLE};
 use super::leaves::Leaves;
 use super::state::Rfc6962;
 use crate::error::ReadError;
-use crate::read::read_ahead::read_ahead;
+use lucarne_ctread::read_ahead;
 
 /// The pause before a retry after an error.
 const AGAIN: Duration = Duration::from_secs(5);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
-use lucarne_log::{Check, Log, ReadError, ScrubConfig, gunzip};
+use lucarne_ctread::gunzip;
+use lucarne_log::{Check, Log, ReadError, ScrubConfig};
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Assets};
 use lucarne_testkit::eventually;

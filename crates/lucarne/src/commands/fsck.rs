@@ -18,7 +18,8 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use lucarne_log::{Checked, Files, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
+use lucarne_ctread::Source;
+use lucarne_log::{Checked, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
 use lucarne_net::counted;
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, MAX_TREE_SIZE, SignedNote, TILE_WIDTH};
@@ -228,7 +229,7 @@ async fn in_lock(place: &Place) -> Result<Bytes> {
 
 /// Streams the checked tiles of the tree, repaired if requested.
 fn tiles(
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     mending: Option<&Mending>,
     signed: &Checkpoint,
     from: FsckPosition,

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use lucarne_log::{ForeignLog, Log, gunzip};
+use lucarne_ctread::gunzip;
+use lucarne_log::{ForeignLog, Log};
 use lucarne_storage::read_file;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;

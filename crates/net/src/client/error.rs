@@ -27,9 +27,9 @@ pub enum ClientError {
         #[source]
         error: Box<dyn Error + Send + Sync>,
     },
-    /// The response has an unexpected status.
+    /// The response has an unexpected status, and may request a wait (RFC 9110, section 10.2.3).
     #[error("the server responded with status {0}")]
-    Status(StatusCode),
+    Status(StatusCode, Option<Duration>),
     /// The server redirects too often, from TLS to plain HTTP, or to a text that is not the URL of
     /// an HTTP server.
     #[error(

@@ -1,14 +1,14 @@
 //! Access to the published files of a log.
 
-use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_ct::TileEntries;
+use lucarne_ctread::{Problem, ReadError, Source, SourceError, cut, file, stored};
 use lucarne_load::Failure;
 use lucarne_load::http::{Request, Response};
 use lucarne_mint::now_ms;
-use lucarne_tlog::{Hash, Level, Tile};
+use lucarne_tlog::Tile;
 
 use super::checks::{self, Finding};
 use crate::content_coding::{at_most, decode, problem};
@@ -52,9 +52,9 @@ pub enum Unreachable {
         "cannot fetch {0}: expected status 200, found 304 although the request has no condition"
     )]
     NotModified(String),
-    /// The fetcher has no connection to the log.
-    #[error("there is no connection to the log")]
-    NoConnection,
+    /// Another source of files failed.
+    #[error("{0}")]
+    Other(String),
 }
 
 impl Unreachable {
@@ -75,69 +75,61 @@ impl From<Finding> for FetchError {
     }
 }
 
-/// Files below a log's monitoring prefix.
-pub trait Fetch: Send {
-    /// Reads a file and decodes its content coding.
-    fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, FetchError>> + Send;
-
-    /// Reads several files, concurrently if possible. Returns the files in the order of `paths`.
-    fn get_all(
-        &mut self,
-        paths: &[String],
-    ) -> impl Future<Output = Vec<Result<Bytes, FetchError>>> + Send {
-        async move {
-            let mut all = Vec::with_capacity(paths.len());
-            for path in paths {
-                all.push(self.get(path).await);
+impl From<FetchError> for SourceError {
+    fn from(error: FetchError) -> Self {
+        match &error {
+            FetchError::Faulty(finding) if finding.check == checks::TILE_SERVED => {
+                SourceError::Refused(Arc::new(error))
             }
-            all
+            _ => SourceError::unavailable(error),
         }
     }
 }
 
-/// Reads a tile of the given width. A log may remove a partial tile once the full tile exists
-/// (static-ct-api, "Merkle Tree"); then the tile is cut from the full tile.
-pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, FetchError> {
-    resolve(fetch, tile, None).await
-}
-
-/// Reads a tile like [`tile`]. If `answer` is `Some`, it is the response to the path of the tile,
-/// which is not requested again.
-pub(crate) async fn resolve<F: Fetch>(
-    fetch: &mut F,
-    tile: &Tile,
-    answer: Option<Result<Bytes, FetchError>>,
-) -> Result<Bytes, FetchError> {
-    let answer = match answer {
-        Some(answer) => answer,
-        None => fetch.get(&tile.path()).await,
-    };
-    let missing = |error: &FetchError| matches!(error, FetchError::Faulty(finding) if finding.check == checks::TILE_SERVED);
-    match answer {
-        Err(error) if missing(&error) && !tile.is_full() => {
-            match fetch.get(&tile.full().path()).await {
-                Ok(full) => Ok(cut(tile, full)),
-                Err(_) => Err(error),
-            }
+impl From<ReadError> for FetchError {
+    fn from(error: ReadError) -> Self {
+        match &error.problem {
+            Problem::Source(source) => match source.reason::<FetchError>() {
+                Some(reason) => reason.clone(),
+                None => Unreachable::Other(error.to_string()).into(),
+            },
+            _ => FetchError::Faulty(error.into()),
         }
-        answer => answer,
     }
 }
 
-/// Returns the beginning of a full tile in the width of `tile`.
-fn cut(tile: &Tile, full: Bytes) -> Bytes {
-    let end = match tile.level() {
-        Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
-        Level::Data => {
-            let mut entries = TileEntries::first(&full, tile.start_leaf(), tile.width().into());
-            if entries.by_ref().all(|entry| entry.is_ok()) {
-                entries.read()
-            } else {
-                full.len()
-            }
-        }
-    };
-    full.slice(..end.min(full.len()))
+impl From<ReadError> for Finding {
+    fn from(error: ReadError) -> Self {
+        let check = match &error.problem {
+            Problem::Missing | Problem::Source(_) => served(&error.path),
+            Problem::Checkpoint(_) => checks::CHECKPOINT_WELLFORMED,
+            Problem::Smaller { .. } => checks::CHECKPOINT_GROWTH,
+            Problem::Size(_) | Problem::Length { .. } => checks::TILE_WELLFORMED,
+            Problem::Root { .. } | Problem::Hashes | Problem::Beyond => checks::TILE_CONSISTENT,
+            Problem::Gzip(_) => checks::ENCODING,
+            Problem::Entry { .. } | Problem::Rest(_) => checks::ENTRY_WELLFORMED,
+            Problem::Index { .. } => checks::ENTRY_INDEX,
+            Problem::Leaf(_) => checks::ENTRY_HASH,
+            Problem::Issuer(_) => checks::ISSUER_HASH,
+        };
+        Finding::new(check, error)
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// If the log is unavailable, or does not serve the file.
+pub async fn get(source: &dyn Source, path: &str) -> Result<Bytes, FetchError> {
+    Ok(file(source, path).await?)
+}
+
+/// Reads a tile of the given width. The source has decoded the content coding, and a data tile that
+/// is still compressed is wrong.
+pub(crate) async fn tile(source: &dyn Source, tile: Tile) -> Result<Bytes, FetchError> {
+    let (stored, bytes) = stored(source, tile).await?;
+    let bytes = cut(tile, stored, bytes);
+    Ok(bytes.map_err(|problem| ReadError::new(tile.path(), problem))?)
 }
 
 /// Returns the check that fails if the path is not served.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::join_all;
+use lucarne_ctread::{Source, SourceError};
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
+use tokio::sync::{Mutex, Semaphore};
 
 use super::checks::TaggedRecorder;
-use super::fetch::{self, Fetch, FetchError, Unreachable};
+use super::fetch::{self, FetchError, Unreachable};
 use super::headers;
 use super::outage::Outage;
 use crate::preparing::{self, Retries};
@@ -16,8 +18,13 @@ use crate::preparing::{self, Retries};
 const CONNECTIONS: usize = 4;
 
 /// Reader of a log's monitoring prefix. The requests of this reader do not count as load.
+///
+/// A read that is not polled keeps one of the connections. A caller must not wait for another read
+/// in that time.
 pub struct HttpFetcher {
-    clients: Vec<Client>,
+    clients: Vec<Mutex<Client>>,
+    /// One permit for each client.
+    idle: Semaphore,
     reading: Reading,
 }
 
@@ -44,9 +51,10 @@ impl HttpFetcher {
         options: &Arc<ClientOptions>,
         outage: Arc<Outage>,
     ) -> Self {
-        let client = || Client::new(Arc::clone(endpoint), Arc::clone(options));
+        let client = || Mutex::new(Client::new(Arc::clone(endpoint), Arc::clone(options)));
         Self {
             clients: (0..CONNECTIONS).map(|_| client()).collect(),
+            idle: Semaphore::new(CONNECTIONS),
             reading: Reading {
                 prefix: endpoint.prefix.as_str().into(),
                 outage,
@@ -132,31 +140,17 @@ pub(crate) fn judge(
     Ok(fetch::decoded(path, coding, accept, response.body.clone())?)
 }
 
-impl Fetch for HttpFetcher {
-    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
-        match self.clients.first_mut() {
-            Some(client) => self.reading.get(client, path).await,
-            None => Err(Unreachable::NoConnection.into()),
-        }
-    }
-
-    async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, FetchError>> {
-        let reading = &self.reading;
-        let step = self.clients.len().max(1);
-        let columns = self
+#[async_trait]
+impl Source for HttpFetcher {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
+        let _permit = self.idle.acquire().await;
+        // With a permit, at least one client is not in use.
+        let client = self
             .clients
-            .iter_mut()
-            .enumerate()
-            .map(|(first, client)| async move {
-                let mut column = Vec::new();
-                for path in paths.iter().skip(first).step_by(step) {
-                    column.push(reading.get(client, path).await);
-                }
-                column.into_iter()
-            });
-        let mut columns = join_all(columns).await;
-        (0..paths.len())
-            .filter_map(|number| columns[number % step].next())
-            .collect()
+            .iter()
+            .find_map(|client| client.try_lock().ok());
+        let no_client = || SourceError::unavailable("there is no connection to the log");
+        let mut client = client.ok_or_else(no_client)?;
+        Ok(Some(self.reading.get(&mut client, path).await?))
     }
 }

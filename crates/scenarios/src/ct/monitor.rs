@@ -4,34 +4,32 @@
 mod consistency;
 mod entry_audit;
 mod inclusion;
-mod verified_tree;
+mod monitored_tree;
 
-use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use futures_util::StreamExt;
+use lucarne_ctread::{Problem, ReadError, Source, VerifiedTree, hashes, load_edge, read_ahead};
 use lucarne_tlog::{Hash, Level, LoadError, MAX_TREE_SIZE, RightEdge, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
-use self::consistency::{ExtendedTree, entry_leaves, extend, load_edge};
+use self::consistency::{ExtendedTree, entry_leaves, extend};
 use self::entry_audit::EntryAudit;
-use self::verified_tree::VerifiedTree;
+use self::monitored_tree::MonitoredTree;
 use super::checks::{self, CheckSink, Finding};
-use super::fetch::{self, Fetch, FetchError};
+use super::fetch::{self, FetchError};
 use super::pending_scts::PendingScts;
-use super::tile_cache::{TileCache, parse_hash_tile};
 use super::tree_heads::TreeHead;
 
-pub(crate) use self::consistency::{Inconsistency, root_at};
-pub(crate) use self::entry_audit::issuer;
-
-/// Number of tiles that are requested at a time.
-const TOGETHER: usize = 16;
+pub(crate) use self::consistency::Inconsistency;
 
 /// Monitor of a log.
 #[derive(Debug)]
 pub struct Monitor {
-    tree: VerifiedTree,
+    tree: MonitoredTree,
     entries: EntryAudit,
     rejected: Option<TreeHead>,
     /// Counts of the checked objects.
@@ -59,13 +57,13 @@ impl Monitor {
     ///
     /// # Errors
     /// If tiles are unavailable; the finding `tile_consistent` if the tiles are wrong.
-    pub async fn start<F: Fetch>(
-        tile_cache: Arc<TileCache>,
-        fetch: &mut F,
+    pub async fn start(
+        tiles: Arc<VerifiedTree>,
+        source: &dyn Source,
         head: &TreeHead,
         entries: bool,
     ) -> Result<Self, FetchError> {
-        let edge = load_edge(fetch, head.size).await?;
+        let edge = load_edge(source, head.size).await?;
         if edge.root() != head.root {
             let detail = format!(
                 "the tiles of the tree of size {} do not lead to its root",
@@ -73,9 +71,9 @@ impl Monitor {
             );
             return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
         }
-        tile_cache.advance(edge);
+        tiles.advance(edge);
         Ok(Self {
-            tree: VerifiedTree::new(tile_cache, head.timestamp),
+            tree: MonitoredTree::new(tiles, head.timestamp),
             entries: EntryAudit::new(entries, head.size),
             rejected: None,
             seen: MonitorCounts {
@@ -97,18 +95,18 @@ impl Monitor {
     /// # Errors
     /// If the log does not respond. All other results go to `sink`: `checkpoint_consistent` if the
     /// log's own entries lead to another root, `tile_consistent` if only its hash tiles do.
-    pub async fn advance<F: Fetch>(
+    pub async fn advance(
         &mut self,
-        fetch: &mut F,
+        source: &dyn Source,
         head: &TreeHead,
         between: &[(u64, Hash)],
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        let edge = self.tree.edge();
+        let edge = self.tree.tiles.edge();
         if head.size <= edge.size() || self.rejected == Some(*head) {
             return Ok(());
         }
-        let leaves = match self.leaves(fetch, &edge, head.size, sink).await {
+        let leaves = match self.leaves(source, &edge, head.size, sink).await {
             Ok(leaves) => leaves,
             Err(FetchError::Faulty(finding)) => {
                 sink.failed(finding);
@@ -121,68 +119,64 @@ impl Monitor {
             Ok(grown) => {
                 sink.passed(checks::TILE_CONSISTENT);
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
-                self.accept(grown, &edge, &leaves, head);
+                self.accept(grown, &leaves, head);
             }
             Err(error) => {
-                let cause = self.inquire(fetch, &edge, head, between, &leaves, error);
-                self.judge(cause.await?, &edge, head, sink);
+                let cause = self.inquire(source, &edge, head, between, &leaves, error);
+                self.judge(cause.await?, head, sink);
             }
         }
         Ok(())
     }
 
     /// Returns the leaf hashes from the verified size to `size`, from tiles of level 0.
-    async fn leaves<F: Fetch>(
+    async fn leaves(
         &self,
-        fetch: &mut F,
+        source: &dyn Source,
         edge: &RightEdge,
         size: u64,
         sink: &dyn CheckSink,
     ) -> Result<Vec<Hash>, FetchError> {
         if size > MAX_TREE_SIZE {
-            let error = LoadError::<Infallible>::Size(size);
-            return Err(Finding::new(checks::TILE_WELLFORMED, error).into());
+            let problem = Problem::Size(LoadError::Size(size));
+            return Err(ReadError::new("checkpoint", problem).into());
         }
-        let mut tiles = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
+        let tiles = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
             .filter_map(move |index| Tile::widest(Level::Hashes(0), index, size));
+        let reads = tiles.map(async |tile| (tile, fetch::tile(source, tile).await));
+        let length = |(_, read): &(_, Result<Bytes, _>)| read.as_ref().map_or(0, Bytes::len);
+        let mut reads = pin!(read_ahead(reads, length));
         let known = edge.partial(0);
         // The size in the checkpoint may be wrong: memory is used only for served tiles.
         let mut leaves = Vec::new();
-        loop {
-            let group: Vec<Tile> = tiles.by_ref().take(TOGETHER).collect();
-            if group.is_empty() {
-                return Ok(leaves);
+        while let Some((tile, read)) = reads.next().await {
+            let hashes = hashes(&read?);
+            sink.passed(checks::TILE_WELLFORMED);
+            if tile.start_leaf() >= edge.size() {
+                leaves.extend(hashes);
+                continue;
             }
-            let paths: Vec<String> = group.iter().map(Tile::path).collect();
-            for (tile, answer) in group.iter().zip(fetch.get_all(&paths).await) {
-                let bytes = fetch::resolve(fetch, tile, Some(answer)).await?;
-                let hashes = parse_hash_tile(tile, &bytes)?;
-                sink.passed(checks::TILE_WELLFORMED);
-                if tile.start_leaf() >= edge.size() {
-                    leaves.extend(hashes);
-                    continue;
-                }
-                let (old, new) = hashes.split_at(known.len().min(hashes.len()));
-                if old != known {
-                    let detail = format!("{tile}: hashes that were published before have changed");
-                    sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
-                }
-                leaves.extend_from_slice(new);
+            let (old, new) = hashes.split_at(known.len().min(hashes.len()));
+            if old != known {
+                let detail = format!("{tile}: hashes that were published before have changed");
+                sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
             }
+            leaves.extend_from_slice(new);
         }
+        Ok(leaves)
     }
 
     /// Checks whether the entries lead to the root, after the hash tiles did not.
-    async fn inquire<F: Fetch>(
+    async fn inquire(
         &self,
-        fetch: &mut F,
+        source: &dyn Source,
         edge: &RightEdge,
         head: &TreeHead,
         between: &[(u64, Hash)],
         tiles_say: &[Hash],
         error: Inconsistency,
     ) -> Result<Cause, FetchError> {
-        let leaves = match entry_leaves(fetch, edge.size(), head.size).await {
+        let leaves = match entry_leaves(source, edge.size(), head.size).await {
             Ok(leaves) => leaves,
             Err(FetchError::Faulty(_)) => return Ok(Cause::Checkpoint(error)),
             Err(unreachable) => return Err(unreachable),
@@ -197,7 +191,7 @@ impl Monitor {
         })
     }
 
-    fn judge(&mut self, cause: Cause, edge: &RightEdge, head: &TreeHead, sink: &dyn CheckSink) {
+    fn judge(&mut self, cause: Cause, head: &TreeHead, sink: &dyn CheckSink) {
         match cause {
             Cause::HashTile(grown, leaves, index) => {
                 let detail = format!(
@@ -205,7 +199,7 @@ impl Monitor {
                 );
                 sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
-                self.accept(grown, edge, &leaves, head);
+                self.accept(grown, &leaves, head);
             }
             Cause::Checkpoint(error) => {
                 self.rejected = Some(*head);
@@ -214,10 +208,10 @@ impl Monitor {
         }
     }
 
-    fn accept(&mut self, grown: ExtendedTree, old: &RightEdge, leaves: &[Hash], head: &TreeHead) {
+    fn accept(&mut self, grown: ExtendedTree, leaves: &[Hash], head: &TreeHead) {
         self.entries.add_full_tiles(grown.above);
         self.seen.leaves += leaves.len() as u64;
-        self.tree.extend(grown.edge, old, leaves, head.timestamp);
+        self.tree.extend(grown.edge, leaves, head.timestamp);
     }
 
     /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
@@ -226,14 +220,14 @@ impl Monitor {
     ///
     /// # Errors
     /// If the log does not respond: the remaining promises stay open.
-    pub async fn verify_inclusion<F: Fetch>(
+    pub async fn verify_inclusion(
         &self,
-        fetch: &mut F,
+        source: &dyn Source,
         pending_scts: &Mutex<PendingScts>,
         now: Instant,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        inclusion::verify(&self.tree, fetch, pending_scts, now, sink).await
+        inclusion::verify(&self.tree, source, pending_scts, now, sink).await
     }
 
     /// Checks new full data tiles, the hash tiles above level 0, and the issuers that the entries
@@ -242,9 +236,9 @@ impl Monitor {
     ///
     /// # Errors
     /// If the log does not respond: the remaining tiles are checked next time.
-    pub async fn read_entries<F: Fetch>(
+    pub async fn read_entries(
         &mut self,
-        fetch: &mut F,
+        source: &dyn Source,
         pending_scts: &Mutex<PendingScts>,
         all: bool,
         sink: &dyn CheckSink,
@@ -252,7 +246,7 @@ impl Monitor {
         let (tree, seen) = (&self.tree, &mut self.seen);
         let read = self
             .entries
-            .read(tree, fetch, pending_scts, all, seen, sink);
+            .read(tree, source, pending_scts, all, seen, sink);
         read.await
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lucarne_ct::CheckpointVerifier;
+use lucarne_ctread::{Source, VerifiedTree};
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
 use lucarne_mint::now_ms;
 use lucarne_tlog::Hash;
@@ -13,14 +14,13 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::checks::{self, CheckSink, Finding, TaggedRecorder};
-use super::fetch::{Fetch, FetchError};
+use super::fetch::{self, FetchError};
 use super::http_fetcher::HttpFetcher;
-use super::monitor::{Inconsistency, Monitor, root_at};
+use super::monitor::{Inconsistency, Monitor};
 use super::options::{AuditLevel, LogOptions};
 use super::outage::Outage;
 use super::pending_scts::{PendingScts, SctCounts};
 use super::target::{Target, faulty};
-use super::tile_cache::TileCache;
 use super::tree_heads::{TreeHead, TreeHeads};
 use super::{ExtraData, Submission};
 use crate::connection_options::wrong;
@@ -29,7 +29,7 @@ use crate::connection_options::wrong;
 pub(crate) struct MonitoredLog {
     pub(crate) target: Target,
     pub(crate) tree_heads: Mutex<TreeHeads>,
-    pub(crate) tile_cache: Arc<TileCache>,
+    pub(crate) tree: Arc<VerifiedTree>,
     pub(crate) outage: Arc<Outage>,
     pub(crate) pending_scts: Mutex<PendingScts>,
     audit: AuditLevel,
@@ -148,7 +148,7 @@ impl MonitoredLog {
         );
         let monitored = Self {
             tree_heads: Mutex::new(tree_heads),
-            tile_cache: Arc::default(),
+            tree: Arc::default(),
             outage: Arc::new(Outage::new(options.expect_restarts)),
             pending_scts: Mutex::default(),
             audit,
@@ -179,15 +179,15 @@ impl MonitoredLog {
             }
             FetchError::Faulty(finding) => faulty(url, finding),
         };
-        let mut fetcher = self.fetcher().preparing(self.target.retries);
+        let fetcher = self.fetcher().preparing(self.target.retries);
         let found = checks::Findings::default();
-        let head = self.look(&mut fetcher, &found).await.map_err(fail)?;
+        let head = self.look(&fetcher, &found).await.map_err(fail)?;
         let head = head.ok_or_else(|| match found.take().into_iter().next() {
             Some(finding) => faulty(url, finding),
             None => wrong(format!("{url}: there is no checkpoint")),
         })?;
         let entries = self.audit == AuditLevel::Full;
-        let monitor = Monitor::start(Arc::clone(&self.tile_cache), &mut fetcher, &head, entries);
+        let monitor = Monitor::start(Arc::clone(&self.tree), &fetcher, &head, entries);
         *self.monitor.lock().await = Some(monitor.await.map_err(fail)?);
         self.tree_heads.lock().mark_checked(head.size);
         Ok(())
@@ -196,11 +196,11 @@ impl MonitoredLog {
     /// Reads the checkpoint.
     async fn look(
         &self,
-        fetch: &mut impl Fetch,
+        source: &dyn Source,
         sink: &dyn CheckSink,
     ) -> Result<Option<TreeHead>, FetchError> {
         let prior = self.tree_heads.lock().prior();
-        let note = fetch.get("checkpoint").await?;
+        let note = fetch::get(source, "checkpoint").await?;
         sink.passed(checks::CHECKPOINT_SERVED);
         Ok(self.tree_heads.lock().observe(&note, prior, now_ms(), sink))
     }
@@ -211,10 +211,10 @@ impl MonitoredLog {
             return stop.cancelled().await;
         }
         let tagged = self.tagged(&recorder);
-        let mut fetcher = self.fetcher().telling(tagged.clone());
+        let fetcher = self.fetcher().telling(tagged.clone());
         while !stop.is_cancelled() {
             tokio::select! {
-                () = self.tick(&mut fetcher, false, &tagged) => (),
+                () = self.tick(&fetcher, false, &tagged) => (),
                 () = self.too_late(stop.cancelled()) => break,
             }
             self.gauges(&tagged);
@@ -254,16 +254,16 @@ impl MonitoredLog {
     }
 
     fn gauges(&self, tagged: &TaggedRecorder) {
-        let size = self.tile_cache.edge().size() as f64;
+        let size = self.tree.edge().size() as f64;
         let open = self.pending_scts.lock().open() as f64;
         tagged.recorder.gauge(tagged.tags, "ct_tree_size", size);
         tagged.recorder.gauge(tagged.tags, "ct_promises_open", open);
     }
 
     /// Polls once: checkpoint, tree, promises, entries.
-    async fn tick(&self, fetcher: &mut impl Fetch, all: bool, sink: &dyn CheckSink) {
+    async fn tick(&self, source: &dyn Source, all: bool, sink: &dyn CheckSink) {
         let asked = Instant::now();
-        match self.advance(fetcher, all, asked, sink).await {
+        match self.advance(source, all, asked, sink).await {
             Ok(()) => (),
             Err(FetchError::Faulty(finding)) => sink.failed(finding),
             Err(FetchError::Unreachable(reason)) if !self.outage.expected() => {
@@ -282,7 +282,7 @@ impl MonitoredLog {
             sink.failed(Finding::new(checks::INCLUSION_IN_TIME, detail));
         }
         if let Some(monitor) = self.monitor.lock().await.as_mut() {
-            let read = monitor.read_entries(fetcher, &self.pending_scts, all, sink);
+            let read = monitor.read_entries(source, &self.pending_scts, all, sink);
             match read.await {
                 Err(FetchError::Faulty(finding)) => sink.failed(finding),
                 // The next poll retries; an absence is reported for the checkpoint.
@@ -293,12 +293,12 @@ impl MonitoredLog {
 
     async fn advance(
         &self,
-        fetcher: &mut impl Fetch,
+        source: &dyn Source,
         again: bool,
         asked: Instant,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        let Some(head) = self.look(fetcher, sink).await? else {
+        let Some(head) = self.look(source, sink).await? else {
             return Ok(());
         };
         self.excuse();
@@ -315,15 +315,15 @@ impl MonitoredLog {
             .into_iter()
             .partition(|(size, _)| *size <= verified);
         for (size, root) in before {
-            let computed = root_at(&self.tile_cache, fetcher, size).await?;
+            let computed = self.tree.root_at(source, size).await?;
             self.tree_heads.lock().mark_checked(size);
             sink.check(checks::CHECKPOINT_CONSISTENT, same(size, root, computed));
         }
-        monitor.advance(fetcher, &head, &between, sink).await?;
+        monitor.advance(source, &head, &between, sink).await?;
         for (size, _) in between {
             self.tree_heads.lock().mark_checked(size);
         }
-        let settled = monitor.verify_inclusion(fetcher, &self.pending_scts, asked, sink);
+        let settled = monitor.verify_inclusion(source, &self.pending_scts, asked, sink);
         settled.await
     }
 
@@ -368,11 +368,11 @@ impl MonitoredLog {
             self.tell_absences(&tagged);
             return self.note(&[]);
         }
-        let mut fetcher = self.fetcher().telling(tagged.clone());
+        let fetcher = self.fetcher().telling(tagged.clone());
         let end = Instant::now() + self.patience();
         loop {
             tokio::select! {
-                () = self.tick(&mut fetcher, true, &tagged) => (),
+                () = self.tick(&fetcher, true, &tagged) => (),
                 () = self.too_late(tokio::time::sleep_until(end.into())) => break,
             }
             let settled = self.pending_scts.lock().open() == 0 && !self.outage.is_down();

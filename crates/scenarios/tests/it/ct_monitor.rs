@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
+use lucarne_ctread::{Source, SourceError};
 use lucarne_load::Failure;
-use lucarne_scenarios::ct::checks::{self, Finding, Findings};
-use lucarne_scenarios::ct::fetch::{Fetch, FetchError, Unreachable};
+use lucarne_scenarios::ct::checks::{self, Findings};
+use lucarne_scenarios::ct::fetch::{self, FetchError, Unreachable};
 use lucarne_scenarios::ct::{
-    ExtraData, IssuerChain, Monitor, PendingScts, TileCache, TreeHead, TreeHeads, VerifiedSct,
+    ExtraData, IssuerChain, Monitor, PendingScts, TreeHead, TreeHeads, VerifiedSct,
 };
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 use parking_lot::Mutex;
@@ -27,23 +29,14 @@ struct Log {
     away: bool,
 }
 
-impl Fetch for Log {
-    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
+#[async_trait]
+impl Source for Log {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         if self.away {
             let (path, source) = (path.to_owned(), Failure::new("connect_refused", "refused"));
-            return Err(Unreachable::NoResponse { path, source }.into());
+            return Err(FetchError::from(Unreachable::NoResponse { path, source }).into());
         }
-        match self.files.get(path) {
-            Some(bytes) => Ok(Bytes::copy_from_slice(bytes)),
-            None => Err(FetchError::Faulty(Finding {
-                check: match path.split('/').next() {
-                    Some("issuer") => checks::ISSUER_SERVED,
-                    Some("checkpoint") => checks::CHECKPOINT_SERVED,
-                    _ => checks::TILE_SERVED,
-                },
-                detail: format!("{path}: status 404"),
-            })),
-        }
+        Ok(self.files.get(path).cloned().map(Bytes::from))
     }
 }
 
@@ -171,7 +164,7 @@ impl Watch {
         let findings = Findings::default();
         let head = see(&mut tree_heads, log, &findings).await.unwrap();
         tree_heads.mark_checked(head.size);
-        let monitor = Monitor::start(Arc::new(TileCache::default()), log, &head, true).await;
+        let monitor = Monitor::start(Arc::default(), log, &head, true).await;
         Self {
             tree_heads,
             monitor: monitor.unwrap(),
@@ -218,7 +211,7 @@ impl Watch {
 
 async fn see(tree_heads: &mut TreeHeads, log: &mut Log, findings: &Findings) -> Option<TreeHead> {
     let prior = tree_heads.prior();
-    let note = log.get("checkpoint").await.unwrap();
+    let note = fetch::get(log, "checkpoint").await.unwrap();
     tree_heads.observe(&note, prior, NOW, findings)
 }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use lucarne_ct::TileEntries;
+use lucarne_ctread::Source;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 
-use super::files::Files;
 use super::tiles::tile;
 
 /// The depth of the computation.
@@ -17,7 +17,7 @@ pub(crate) enum Depth {
 }
 
 /// Computes the hashes of a hash tile; returns `None` if the tiles beneath cannot be read.
-pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option<Bytes> {
+pub(crate) async fn beneath(files: &dyn Source, of: Tile, depth: Depth) -> Option<Bytes> {
     let Level::Hashes(level) = of.level() else {
         return None;
     };
@@ -38,7 +38,7 @@ pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option
 }
 
 /// Computes the hashes of a tile of level 0 from its entries.
-async fn leaf_hashes(files: &dyn Files, of: Tile) -> Option<Bytes> {
+async fn leaf_hashes(files: &dyn Source, of: Tile) -> Option<Bytes> {
     let data = Tile::new(Level::Data, of.index(), of.width())?;
     let entries = tile(files, data).await.ok()?;
     let (mut hashes, mut buffer) = (Vec::new(), Vec::new());

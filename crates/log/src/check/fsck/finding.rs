@@ -3,9 +3,9 @@
 use std::fmt;
 
 use lucarne_ct::TileLeafError;
+use lucarne_ctread::{ReadError, SourceError};
 use lucarne_x509::text::counted;
 
-use super::file_error::FileError;
 use crate::check::unsigned::PartsError;
 
 /// A file of a log that differs from the file that its signed tree head requires.
@@ -30,7 +30,7 @@ pub enum Problem {
     Missing,
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
-    Unreadable(#[source] FileError),
+    Unreadable(#[source] SourceError),
     /// The length of the file differs from the length that the tile's width requires.
     #[error("expected {}, found {found}", counted(*.due, "byte"))]
     Length {
@@ -75,6 +75,26 @@ pub enum Problem {
     /// The fingerprint of a certificate differs from the fingerprint in the name of its file.
     #[error("does not match the fingerprint in its name")]
     Issuer,
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        error.problem.into()
+    }
+}
+
+impl From<lucarne_ctread::Problem> for Problem {
+    fn from(problem: lucarne_ctread::Problem) -> Self {
+        use lucarne_ctread::Problem as Read;
+        match problem {
+            Read::Missing => Problem::Missing,
+            Read::Source(error) => Problem::Unreadable(error),
+            Read::Gzip(error) => Problem::Gzip(error),
+            Read::Length { found, due } => Problem::Length { found, due },
+            Read::Entry { source, .. } => Problem::Entry(source),
+            other => Problem::Unreadable(SourceError::unavailable(other)),
+        }
+    }
 }
 
 impl Problem {
@@ -133,5 +153,31 @@ impl fmt::Display for Finding {
             write!(f, ", entry {entry}")?;
         }
         write!(f, ": {}", self.detail())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use lucarne_storage::AssetError;
+
+    use super::*;
+
+    #[test]
+    fn a_problem_keeps_the_error_of_the_storage() {
+        let silent = || AssetError::Silent {
+            directory: "/srv/log".to_owned(),
+        };
+        let problem = Problem::Unreadable(SourceError::unavailable(silent()));
+        assert_eq!(problem.to_string(), format!("cannot be read: {}", silent()));
+        let source = problem
+            .source()
+            .and_then(|error| error.downcast_ref::<SourceError>());
+        let reason = source.and_then(SourceError::reason::<AssetError>);
+        assert!(
+            matches!(reason, Some(AssetError::Silent { .. })),
+            "{source:?}"
+        );
     }
 }

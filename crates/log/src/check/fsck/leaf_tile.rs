@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileEntries};
+use lucarne_ctread::SourceError;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 use tokio::task::JoinError;
 
-use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::data::names_tile::lines;
 
@@ -142,7 +142,8 @@ impl Seen {
     /// Returns the result of a check that failed itself.
     pub(super) fn unchecked(tile: Tile, error: JoinError) -> Self {
         let mut seen = Seen::default();
-        let problem = Problem::Unreadable(FileError::Check(error));
+        let problem =
+            Problem::Unreadable(SourceError::unavailable(format!("check failed: {error}")));
         seen.found(tile.path(), None, Some(tile.start_leaf()), problem);
         seen
     }

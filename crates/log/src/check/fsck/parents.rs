@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lucarne_ctread::Source;
 use lucarne_tlog::{Checkpoint, Hash, Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use super::beneath::{Depth, beneath};
-use super::files::Files;
 use super::finding::{Finding, Problem};
 use super::leaf_tile::Expected;
 use super::tiles::tile;
 
 /// The tiles above level 0 on the path to the current position of the walk.
 pub(super) struct Parents {
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     size: u64,
     /// The right edge of the signed tree; `None` if the tiles do not lead to its root.
     edge: Option<RightEdge>,
@@ -30,7 +30,7 @@ pub(super) struct Parents {
 
 impl Parents {
     /// Reads the right edge of the signed tree.
-    pub(super) async fn of(files: Arc<dyn Files>, signed: &Checkpoint) -> Self {
+    pub(super) async fn of(files: Arc<dyn Source>, signed: &Checkpoint) -> Self {
         let mut parents = Parents {
             files,
             size: signed.size,

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lucarne_ct::{Roots, TileEntries, TileEntry, TileLeafError, TileLeafRef};
+use lucarne_ctread::Source;
 use lucarne_tlog::Tile;
 use tokio::task::spawn_blocking;
 
-use crate::check::fsck::Files;
 use crate::check::unsigned::{Accepted, Chains, Issuers, PartsError, is_near, issuer, named};
 
 /// The reasons why offered entries are rejected.
@@ -42,7 +42,7 @@ struct Versions {
 
 impl Judge {
     /// Creates the judge of a log with these files and these accepted roots.
-    pub(super) fn new(files: Arc<dyn Files>, accepted: Arc<Roots>) -> Self {
+    pub(super) fn new(files: Arc<dyn Source>, accepted: Arc<Roots>) -> Self {
         Judge {
             accepted: Arc::new(Accepted::new(accepted)),
             own: Arc::new(Chains::of(files)),
@@ -58,7 +58,7 @@ impl Judge {
         &self,
         (tile, own): (Tile, Option<Bytes>),
         offered: Bytes,
-        offering: &dyn Files,
+        offering: &dyn Source,
     ) -> Result<Bytes, EntriesError> {
         let mut fingerprints = named(&offered);
         fingerprints.extend(own.iter().flat_map(|own| named(own)));

@@ -4,31 +4,31 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lucarne_ctread::{Source, SourceError, prefix};
 use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
 
 use super::Refusal;
 use super::entries::{EntriesError, Judge};
+use crate::check::fsck::Problem;
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::fsck::tiles::tile;
-use crate::check::fsck::{FileError, Files, Problem};
 use crate::data::gzip::gzip;
 use crate::data::names_tile::names_tile;
-use crate::read::stored_tiles::prefix;
 
 /// A place that may have a copy of the log: a mirror, a directory, a monitoring prefix.
 #[derive(Clone)]
-pub struct Source {
+pub struct OtherCopy {
     /// Name of the place in messages.
     pub place: String,
     /// The files of the place. Each file is verified before it is taken.
-    pub files: Arc<dyn Files>,
+    pub files: Arc<dyn Source>,
 }
 
 /// The reason why an offered tile is not taken.
 #[derive(Debug, thiserror::Error)]
 enum OfferError {
     #[error("cannot be read: {0}")]
-    Unreadable(#[source] FileError),
+    Unreadable(#[source] SourceError),
     #[error(transparent)]
     Entries(#[from] EntriesError),
 }
@@ -37,14 +37,14 @@ pub(super) enum Origin<'s> {
     /// The files of the next lower level, in the log itself.
     Beneath,
     /// Another copy. For files that the copy lacks: the files of the next lower level.
-    Source(&'s Source),
+    Source(&'s OtherCopy),
     /// The entries below the tile, possibly a large number.
     Entries,
 }
 
 impl<'s> Origin<'s> {
     /// Returns all origins, the cheapest first.
-    pub(super) fn all(sources: &'s [Source]) -> impl Iterator<Item = Origin<'s>> {
+    pub(super) fn all(sources: &'s [OtherCopy]) -> impl Iterator<Item = Origin<'s>> {
         let sources = sources.iter().map(Origin::Source);
         [Origin::Beneath]
             .into_iter()
@@ -56,7 +56,7 @@ impl<'s> Origin<'s> {
     /// taken to `refusals`.
     pub(super) async fn offers(
         &self,
-        (own, judge): (&Arc<dyn Files>, &Judge),
+        (own, judge): (&Arc<dyn Source>, &Judge),
         wrong: &[String],
         refusals: &mut Vec<Refusal>,
     ) -> Vec<(String, Bytes)> {
@@ -93,7 +93,7 @@ impl<'s> Origin<'s> {
     /// If an offer is not taken.
     async fn tile(
         &self,
-        (own, judge): (&dyn Files, &Judge),
+        (own, judge): (&dyn Source, &Judge),
         wanted: Tile,
     ) -> Result<Option<Bytes>, OfferError> {
         let there = tile(own, wanted).await.ok();
@@ -114,7 +114,7 @@ impl<'s> Origin<'s> {
     }
 }
 
-impl Source {
+impl OtherCopy {
     /// Reads a tile, and returns its uncompressed bytes. Correct entries of the log's own tile
     /// `there` are kept.
     ///
@@ -151,7 +151,7 @@ impl Source {
 }
 
 /// Computes the names tile of this path from the entries of the log itself.
-async fn names(own: &dyn Files, path: &str) -> Option<Bytes> {
+async fn names(own: &dyn Source, path: &str) -> Option<Bytes> {
     let data = Tile::parse_names(path).ok()?;
     names_tile(&tile(own, data).await.ok()?).ok()
 }

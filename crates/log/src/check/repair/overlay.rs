@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lucarne_ctread::{Source, SourceError};
 use lucarne_storage::{Asset, AssetError, Repairs};
 use parking_lot::RwLock;
-
-use crate::check::fsck::{FileError, Files};
 
 /// The files of a log, with some of them replaced in memory. A repair of an overlay changes only
 /// the memory.
 pub struct Overlay {
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     instead: RwLock<HashMap<String, Bytes>>,
     /// The destination of a later repair, which may refuse files.
     destination: Option<Arc<dyn Repairs>>,
@@ -21,7 +20,7 @@ pub struct Overlay {
 
 impl Overlay {
     /// Creates an overlay of `files` in which `instead` replaces the files of the same path.
-    pub fn new(files: Arc<dyn Files>, instead: impl IntoIterator<Item = (String, Bytes)>) -> Self {
+    pub fn new(files: Arc<dyn Source>, instead: impl IntoIterator<Item = (String, Bytes)>) -> Self {
         let instead = RwLock::new(instead.into_iter().collect());
         Overlay {
             files,
@@ -31,7 +30,7 @@ impl Overlay {
     }
 
     /// Creates an overlay that refuses the files that a repair could not write to `destination`.
-    pub fn trial(files: Arc<dyn Files>, destination: Arc<dyn Repairs>) -> Self {
+    pub fn trial(files: Arc<dyn Source>, destination: Arc<dyn Repairs>) -> Self {
         Overlay {
             destination: Some(destination),
             ..Overlay::new(files, [])
@@ -40,8 +39,8 @@ impl Overlay {
 }
 
 #[async_trait]
-impl Files for Overlay {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+impl Source for Overlay {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         let instead = self.instead.read().get(path).cloned();
         match instead {
             Some(bytes) => Ok(Some(bytes)),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, Roots};
+use lucarne_ctread::Source;
 use lucarne_tlog::Tile;
 use tokio::task::spawn_blocking;
 
 use super::offer::stored;
 use crate::check::fsck::tiles::tile;
-use crate::check::fsck::{Files, Finding, Problem};
+use crate::check::fsck::{Finding, Problem};
 use crate::check::unsigned::{
     Accepted, Chains, Issuers, OnlyMention, PartsError, is_damaged_form, named,
 };
@@ -22,7 +23,7 @@ type Rename = (Fingerprint, Fingerprint);
 /// damage may explain the old fingerprint, and each chain with a new fingerprint must lead to an
 /// accepted root.
 pub(super) async fn renamed(
-    files: &Arc<dyn Files>,
+    files: &Arc<dyn Source>,
     accepted: &Arc<Roots>,
     findings: &[Finding],
 ) -> Vec<(String, Bytes)> {
@@ -46,7 +47,7 @@ pub(super) async fn renamed(
 }
 
 async fn data_tile(
-    files: &Arc<dyn Files>,
+    files: &Arc<dyn Source>,
     accepted: &Arc<Roots>,
     path: &str,
     renames: Vec<Rename>,

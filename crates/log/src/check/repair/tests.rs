@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::check::fsck::Parts;
 use crate::check::stored_log::{Stored, certified as log};
-use crate::data::compress::gunzip;
 use crate::data::gzip::gzip;
+use lucarne_ctread::gunzip;
 
 /// Repairs a log, and returns the repaired files and the remaining problems.
 async fn mend(
@@ -18,7 +18,7 @@ async fn mend(
     sources: &[&Arc<Stored>],
     signed: &Checkpoint,
 ) -> (Vec<String>, Vec<Finding>) {
-    let sources = sources.iter().map(|files| Source {
+    let sources = sources.iter().map(|files| OtherCopy {
         place: "elsewhere".into(),
         files: (*files).clone(),
     });
@@ -400,7 +400,7 @@ async fn a_right_partial_tile_is_no_fault() {
     let plain = gunzip(right.0.read()["tile/data/000"].clone()).unwrap();
     let seven = prefix(data, plain.clone()).unwrap();
     right.0.write().insert(data.path(), gzip(&seven).unwrap());
-    let files: Arc<dyn Files> = right.clone();
+    let files: Arc<dyn Source> = right.clone();
     let fault = async || crate::check::fsck::superseded(&files, data, signed.size).await;
     assert!(fault().await.is_none());
     let forged = changed(&plain, |leaf, out| {
@@ -497,7 +497,7 @@ async fn a_file_that_cannot_be_written_is_listed_and_the_others_are_repaired() {
                 refused: ("tile/data/000", reason),
             });
             let overlay = Arc::new(Overlay::trial(stored.clone(), locked.clone()));
-            let (files, repairs): (Arc<dyn Files>, Arc<dyn lucarne_storage::Repairs>) = if is_trial
+            let (files, repairs): (Arc<dyn Source>, Arc<dyn lucarne_storage::Repairs>) = if is_trial
             {
                 (overlay.clone(), overlay)
             } else {
@@ -506,7 +506,7 @@ async fn a_file_that_cannot_be_written_is_listed_and_the_others_are_repaired() {
             let log = Repair {
                 files,
                 repairs,
-                sources: vec![Source {
+                sources: vec![OtherCopy {
                     place: "elsewhere".into(),
                     files: right.clone(),
                 }],

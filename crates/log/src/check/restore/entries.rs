@@ -9,10 +9,10 @@ use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use super::failure::{Failure, NoSource};
 use super::{Right, staged};
-use crate::data::compress::{gunzip, is_gzip};
 use crate::data::record::Record;
 use crate::read::stored_tiles;
 use crate::shared::Shared;
+use lucarne_ctread::{gunzip, is_gzip};
 
 /// The entries of one tile that were found so far.
 struct Gathered {
@@ -139,6 +139,6 @@ pub(super) async fn hashes_from_journal(
     gathered.add_rounds(&staged(log).await?);
     let leaves = gathered
         .whole()
-        .and_then(|plain| stored_tiles::leaves(&plain).ok());
+        .and_then(|plain| lucarne_ctread::leaves(&plain).ok());
     Ok(leaves.map(|(leaves, _)| leaves.iter().flat_map(|leaf| leaf.0).collect()))
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lucarne_ctread::{Source, SourceError};
 use lucarne_storage::Assets;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep_until};
-
-use crate::check::fsck::{FileError, Files};
 
 /// Cost of a request in bytes, in addition to the bytes of the file. A disk seeks and a bucket
 /// charges for each request, so many small files are expensive, too.
@@ -47,8 +46,8 @@ impl Paced {
 }
 
 #[async_trait]
-impl Files for Paced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+impl Source for Paced {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         let paid = *self.paid.lock();
         sleep_until(paid).await;
         let found = self.assets.get(path).await;
@@ -60,17 +59,7 @@ impl Files for Paced {
         let mut paid = self.paid.lock();
         // Idle time does not allow a higher rate afterwards.
         *paid = (*paid).max(Instant::now()) + self.time(bytes);
-        found.map_err(FileError::from)
-    }
-}
-
-/// The files of a log, read from storage without caches and at any rate.
-pub(crate) struct Unpaced(pub(crate) Arc<dyn Assets>);
-
-#[async_trait]
-impl Files for Unpaced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
-        Ok(self.0.get(path).await?)
+        found.map_err(SourceError::unavailable)
     }
 }
 

@@ -4,13 +4,12 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, MemoryAssets};
 
 use super::*;
-use crate::data::compress::gunzip;
 use crate::data::gzip::gzip;
 use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
-use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
 use crate::read::verified_tiles::tests::entry;
+use lucarne_ctread::gunzip;
 
 const ENTRIES: u64 = 2 * TILE_WIDTH + 7;
 
@@ -23,7 +22,7 @@ struct Stored {
 impl Stored {
     fn new() -> Self {
         let entries = Bytes::from((0..ENTRIES).flat_map(entry).collect::<Vec<u8>>());
-        let (leaves, ends) = stored_tiles::leaves(&entries).unwrap();
+        let (leaves, ends) = lucarne_ctread::leaves(&entries).unwrap();
         let (assets, mut tree) = (MemoryAssets::new(), Tree::empty());
         for (tile, bytes) in tree.append_leaves(&leaves) {
             assets.tamper(&tile.path(), Some(bytes));

@@ -15,9 +15,9 @@ use lucarne_tlog::{Hash, TILE_WIDTH, tile_root};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::data::compress::gunzip_into;
 use crate::index::dedup::{LeafPosition, Record};
 use crate::index::thread_priority::lower_priority;
+use lucarne_ctread::gunzip_into;
 
 /// Maximum number of threads.
 const MOST: usize = 4;

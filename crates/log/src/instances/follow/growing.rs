@@ -15,10 +15,10 @@ use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Away, Fatal, FollowedTileError, ReadError};
 use crate::index::dedup::LeafPosition;
-use crate::read::read_ahead::read_ahead;
 use crate::read::stored_tiles;
 use crate::recovery::recover;
 use crate::shared::Shared;
+use lucarne_ctread::read_ahead;
 
 /// Maximum number of entries that a follower reads at once. The follower keeps 50 bytes of each
 /// entry until the root is verified. An instance that is further behind reopens the log, which has

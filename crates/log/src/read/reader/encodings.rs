@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::Reader;
-use crate::data::compress::zstd;
 use crate::data::gzip::gzip;
 use crate::data::names_tile::names_tile;
 use crate::data::stored_file::StoredFile;
@@ -141,7 +140,10 @@ impl Reader {
         let transcoding = self.transcoding.clone();
         tokio::spawn(async move {
             if let Ok(full) = tiles.full(&edge, tile).await {
-                let packing = move || full.unpacked().and_then(|plain| zstd(&plain));
+                let packing = move || {
+                    let plain = full.unpacked()?;
+                    zstd::bulk::compress(&plain, zstd::DEFAULT_COMPRESSION_LEVEL)
+                };
                 if let Ok(Ok(packed)) = spawn_blocking(packing).await {
                     cache.insert(CacheKey::Zstd(tile), StoredFile::identity(packed.into()));
                 }

@@ -5,7 +5,7 @@ use lucarne_ct::{Fingerprint, TileEntries, TileLeafError};
 use lucarne_tlog::{Hash, tile_root};
 use lucarne_x509::text::counted;
 
-use crate::data::compress::gunzip;
+use lucarne_ctread::gunzip;
 
 /// The content of a file as far as it is known before reading.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ struct Forest {
 impl Forest {
     fn new() -> Forest {
         let entries = Bytes::from((0..256).flat_map(entry).collect::<Vec<u8>>());
-        let (mut leaves, _) = stored_tiles::leaves(&entries).unwrap();
+        let (mut leaves, _) = lucarne_ctread::leaves(&entries).unwrap();
         leaves.extend((256..65_536 + 300).map(|n: u64| lucarne_tlog::leaf_hash(&n.to_be_bytes())));
         let (assets, mut edge) = (MemoryAssets::new(), RightEdge::new());
         for (tile, bytes) in edge.append(&leaves) {
@@ -115,7 +115,7 @@ async fn another_tile_of_the_log_is_not_taken_for_the_one_asked_for() {
 async fn leaf_hashes_come_from_tiles_and_from_the_edge() {
     let forest = Forest::new();
     let tiles = forest.tiles();
-    let (leaves, _) = stored_tiles::leaves(&forest.entries).unwrap();
+    let (leaves, _) = lucarne_ctread::leaves(&forest.entries).unwrap();
     assert_eq!(tiles.leaf_hash(&forest.edge, 17).await.unwrap(), leaves[17]);
     for index in [256, 65_535, 65_536, 65_835] {
         let leaf = lucarne_tlog::leaf_hash(&u64::to_be_bytes(index));

@@ -13,7 +13,6 @@ use crate::data::tree::{NewTiles, Tree};
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
 use crate::error::inconsistency::{JournalInconsistency, ReplayError};
-use crate::read::stored_tiles;
 
 /// The rounds of a journal that can be read.
 pub(super) struct Rounds {
@@ -141,7 +140,7 @@ pub(super) fn replay(
             problem,
         })
     };
-    let (leaves, ends) = stored_tiles::leaves(&record.entries)
+    let (leaves, ends) = lucarne_ctread::leaves(&record.entries)
         .map_err(|error| damaged(ReplayError::Entry(error)))?;
     let first = tree.size();
     let mut tiles = NewTiles {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::StreamExt;
+use lucarne_ctread::Source;
 use lucarne_log::{
-    Files, ForeignLog, FsckOptions, FsckPosition, KnownCheckpoint, Problem, SourceResponse, fsck,
+    ForeignLog, FsckOptions, FsckPosition, KnownCheckpoint, Problem, SourceResponse, fsck,
 };
 use lucarne_tlog::{TILE_WIDTH, Tile};
 
@@ -38,18 +39,18 @@ impl Checked {
     pub(super) async fn up_to(
         log: &LogSettings,
         foreign: &ForeignLog,
-        files: Arc<dyn Files>,
+        files: Arc<dyn Source>,
     ) -> Result<Checked> {
         let from = earlier(log, foreign).await?;
         Ok(Checked::from(foreign, files, from).await)
     }
 
     /// Checks all files of the tree.
-    pub(crate) async fn all(foreign: &ForeignLog, files: Arc<dyn Files>) -> Checked {
+    pub(crate) async fn all(foreign: &ForeignLog, files: Arc<dyn Source>) -> Checked {
         Checked::from(foreign, files, FsckPosition::default()).await
     }
 
-    async fn from(foreign: &ForeignLog, files: Arc<dyn Files>, from: FsckPosition) -> Checked {
+    async fn from(foreign: &ForeignLog, files: Arc<dyn Source>, from: FsckPosition) -> Checked {
         let published = foreign.published();
         let mut checked = Checked {
             state: State::begin(published.checkpoint.clone()),

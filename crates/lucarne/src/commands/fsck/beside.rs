@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use lucarne_ct::Fingerprint;
-use lucarne_log::{Files, Finding, Problem, superseded};
+use lucarne_ctread::Source;
+use lucarne_log::{Finding, Problem, superseded};
 use lucarne_tlog::Tile;
 
 use super::mending::Mending;
@@ -35,7 +36,7 @@ struct Listed {
 /// If the directory cannot be listed, or a repaired file cannot be written.
 pub(super) async fn look(
     directory: &Path,
-    files: &Arc<dyn Files>,
+    files: &Arc<dyn Source>,
     size: u64,
     mending: Option<&Mending>,
     report: &mut Report,
@@ -91,7 +92,7 @@ pub(super) async fn look(
 }
 
 /// Checks an issuer that may have no entry, and returns the finding.
-async fn issuer_of_another_name(files: &dyn Files, issuer: &Fingerprint) -> Option<Finding> {
+async fn issuer_of_another_name(files: &dyn Source, issuer: &Fingerprint) -> Option<Finding> {
     let path = format!("issuer/{issuer}");
     let problem = match files.read(&path).await {
         Ok(Some(der)) if Fingerprint::of(&der) != *issuer => Problem::Issuer,

@@ -1,76 +1,17 @@
-//! Access to the files of a log in a directory, in a bucket or at a URL.
+//! Files of a log with a limit on failures, and with a count of bytes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_log::{FileError, Files};
-use lucarne_net::{Client, ClientError};
-use lucarne_storage::{Assets, max_file_bytes, read_file};
+use lucarne_ctread::{Source, SourceError};
 use parking_lot::Mutex;
-
-/// Maximum size of a file at a URL in bytes: a tile of 256 entries of 128 kB each.
-const MAX_FILE: usize = 32 << 20;
-/// Maximum number of attempts for a URL.
-const ATTEMPTS: u32 = 4;
-/// Pause before the second attempt. The pause doubles for each further attempt.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// Directory whose files are read directly, also while other processes use them.
-pub(super) struct Directory(pub(super) PathBuf);
-
-#[async_trait]
-impl Files for Directory {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
-        let (directory, path) = (self.0.clone(), path.to_owned());
-        let read = tokio::task::spawn_blocking(move || read_file(&directory, &path)).await;
-        Ok(read??)
-    }
-}
-
-/// Files in a bucket.
-pub(super) struct Bucket(pub(super) Arc<dyn Assets>);
-
-#[async_trait]
-impl Files for Bucket {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
-        Ok(self.0.get(path).await?)
-    }
-}
-
-/// Monitoring prefix, with a trailing slash.
-pub(super) struct Prefix {
-    pub(super) url: String,
-    pub(super) client: Client,
-}
-
-#[async_trait]
-impl Files for Prefix {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
-        let url = format!("{}{path}", self.url);
-        let max = usize::try_from(max_file_bytes(path)).map_or(MAX_FILE, |max| max.min(MAX_FILE));
-        let mut pause = PAUSE;
-        for attempt in 1.. {
-            match self.client.get(&url, max).await {
-                Ok(bytes) => return Ok(Some(bytes)),
-                Err(ClientError::Status(status)) if matches!(status.as_u16(), 404 | 410) => break,
-                Err(error) if attempt == ATTEMPTS => {
-                    return Err(FileError::Place(Box::new(error)));
-                }
-                Err(_) => tokio::time::sleep(pause).await,
-            }
-            pause *= 2;
-        }
-        Ok(None)
-    }
-}
 
 /// Files of a place that gets no requests for a while after repeated failures.
 pub(super) struct Breaker {
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     /// Duration of the break.
     pause: Duration,
     /// Number of failures since the last response, and the last failure.
@@ -78,13 +19,13 @@ pub(super) struct Breaker {
 }
 
 /// The time and the reason of a failure.
-type Failure = (Instant, Arc<FileError>);
+type Failure = (Instant, SourceError);
 
 /// Number of consecutive failures that starts a break.
 const FAILURES: u32 = 3;
 
 impl Breaker {
-    pub(super) fn new(files: Arc<dyn Files>) -> Self {
+    pub(super) fn new(files: Arc<dyn Source>) -> Self {
         Breaker {
             files,
             pause: Duration::from_secs(60),
@@ -94,31 +35,31 @@ impl Breaker {
 }
 
 #[async_trait]
-impl Files for Breaker {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+impl Source for Breaker {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         if let (FAILURES.., Some((at, error))) = &*self.failed.lock()
             && at.elapsed() < self.pause
         {
-            return Err(FileError::Shared(error.clone()));
+            return Err(error.clone());
         }
-        let read = self.files.read(path).await.map_err(Arc::new);
+        let read = self.files.read(path).await;
         let mut failed = self.failed.lock();
         *failed = match &read {
             Ok(_) => (0, None),
             Err(error) => (failed.0 + 1, Some((Instant::now(), error.clone()))),
         };
-        read.map_err(FileError::Shared)
+        read
     }
 }
 
 /// Files, with a count of the bytes read.
 pub(super) struct Counted {
-    files: Arc<dyn Files>,
+    files: Arc<dyn Source>,
     bytes: AtomicU64,
 }
 
 impl Counted {
-    pub(super) fn new(files: Arc<dyn Files>) -> Self {
+    pub(super) fn new(files: Arc<dyn Source>) -> Self {
         let bytes = AtomicU64::new(0);
         Counted { files, bytes }
     }
@@ -130,8 +71,8 @@ impl Counted {
 }
 
 #[async_trait]
-impl Files for Counted {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+impl Source for Counted {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         let read = self.files.read(path).await?;
         let length = read.as_ref().map_or(0, Bytes::len) as u64;
         self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -147,10 +88,10 @@ mod tests {
     struct Dead(AtomicU64);
 
     #[async_trait]
-    impl Files for Dead {
-        async fn read(&self, _: &str) -> Result<Option<Bytes>, FileError> {
+    impl Source for Dead {
+        async fn read(&self, _: &str) -> Result<Option<Bytes>, SourceError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Err(FileError::Place("connection refused".into()))
+            Err(SourceError::unavailable("connection refused"))
         }
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use futures_util::Stream;
 use lucarne_ct::{Fingerprint, Roots};
+use lucarne_ctread::Source;
 use lucarne_log::{
-    Cure, Files, Finding, FsckOptions, FsckPosition, Overlay, Repair, Repaired, Source, Unwritten,
+    Cure, Finding, FsckOptions, FsckPosition, OtherCopy, Overlay, Repair, Repaired, Unwritten,
     repair, superseded_anew,
 };
 use lucarne_storage::{Asset, AssetError, AssetKind, Repairs};
@@ -21,7 +22,7 @@ use crate::roots::{self, Purpose};
 
 /// Sources of correct files, and the place to write them to.
 pub(super) struct Mending {
-    sources: Vec<Source>,
+    sources: Vec<OtherCopy>,
     repairs: Arc<dyn Repairs>,
     /// Journal of the log, in a dry run.
     untouched: Option<Arc<dyn Repairs>>,
@@ -45,12 +46,12 @@ impl Mending {
             let opened = files_at(from).await;
             let (files, data, place) =
                 opened.with_context(|| format!("cannot use --from {from}"))?;
-            let files: Arc<dyn Files> = match data {
+            let files: Arc<dyn Source> = match data {
                 // One damaged file in a directory proves nothing about other files.
                 Some(DataPlace::Directory(_)) => files,
                 _ => Arc::new(Breaker::new(files)),
             };
-            sources.push(Source { place, files });
+            sources.push(OtherCopy { place, files });
         }
         let accepted = Arc::new(accepted(place, options, report).await?);
         let (mut repairs, mut untouched) = (place.repairs().await?, None);
@@ -70,7 +71,7 @@ impl Mending {
     /// Repairs the tree, starting at `from`.
     pub(super) fn repair(
         &self,
-        files: Arc<dyn Files>,
+        files: Arc<dyn Source>,
         signed: &Checkpoint,
         from: FsckPosition,
         options: FsckOptions,
@@ -89,7 +90,7 @@ impl Mending {
     /// Repairs a superseded partial tile, or returns the finding.
     pub(super) async fn superseded(
         &self,
-        files: &dyn Files,
+        files: &dyn Source,
         (tile, size): (Tile, u64),
         finding: Finding,
         report: &Report,

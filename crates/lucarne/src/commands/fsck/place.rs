@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lucarne_ct::{CheckpointVerifier, given_public_key};
-use lucarne_log::Files;
+use lucarne_ctread::{Bucket, Directory, Prefix, Source};
 use lucarne_net::Client;
 use lucarne_storage::{ObjectStoreConfig, Repairs};
 
-use super::files::{Bucket, Directory, Prefix};
 use super::options::Fsck;
 use crate::commands::looking::the_one;
 use crate::config::{Config, DataPlace, LogSettings};
@@ -28,7 +27,7 @@ pub(super) struct InvalidConfiguration(String);
 pub(super) struct Place {
     /// Description of the location, for messages.
     pub(super) location: String,
-    pub(super) files: Arc<dyn Files>,
+    pub(super) files: Arc<dyn Source>,
     /// The data, if they are writable; `None` for a URL.
     data: Option<DataPlace>,
     pub(super) verifier: CheckpointVerifier,
@@ -114,7 +113,7 @@ impl Place {
     }
 }
 
-type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
+type Opened = (Arc<dyn Source>, Option<DataPlace>, String);
 
 /// Opens the files of a log for reading. Returns them with the data, unless the place is a URL, and
 /// the description for messages.
@@ -123,12 +122,8 @@ type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
 /// If the place does not exist.
 pub(super) async fn files_at(at: &str) -> Result<Opened> {
     if at.starts_with("http://") || at.starts_with("https://") {
-        let url = format!("{}/", at.trim_end_matches('/'));
-        let client = Client::of_system(REQUEST_TIMEOUT);
-        let files = Prefix {
-            url: url.clone(),
-            client,
-        };
+        let files = Prefix::new(at, Client::of_system(REQUEST_TIMEOUT));
+        let url = files.url().to_owned();
         return Ok((Arc::new(files), None, url));
     }
     let place = if ObjectStoreConfig::is_url(at) {
@@ -141,7 +136,7 @@ pub(super) async fn files_at(at: &str) -> Result<Opened> {
 }
 
 /// Opens data for reading. A directory is read even while other processes use it.
-pub(crate) async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)> {
+pub(crate) async fn opened(place: &DataPlace) -> Result<(Arc<dyn Source>, String)> {
     Ok(match place {
         DataPlace::Directory(path) => {
             let directory = existing(path)?;
@@ -167,7 +162,7 @@ fn existing(path: &Path) -> Result<PathBuf> {
 }
 
 /// Reads the key and the origin from the log's own description.
-async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String)> {
+async fn described(files: &dyn Source, location: &str) -> Result<(Vec<u8>, String)> {
     const LACKING: &str = "give --origin and --log-public-key";
     let read = files.read("log.v3.json").await;
     let json = read.with_context(|| format!("cannot read log.v3.json of {location}; {LACKING}"))?;

@@ -6,10 +6,8 @@ use std::time::Duration;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::PrepareError;
 use lucarne_scenarios::ct::checks::Findings;
-use lucarne_scenarios::ct::fetch::{Fetch, FetchError, Unreachable};
-use lucarne_scenarios::ct::{
-    HttpFetcher, LogOptions, Monitor, Outage, TileCache, TreeHead, TreeHeads,
-};
+use lucarne_scenarios::ct::fetch::{self, FetchError, Unreachable};
+use lucarne_scenarios::ct::{HttpFetcher, LogOptions, Monitor, Outage, TreeHead, TreeHeads};
 
 /// Time before the next check after a response with the status 429 without a valid Retry-After.
 const THROTTLED: Duration = Duration::from_secs(10);
@@ -80,7 +78,7 @@ impl Watched {
 
     async fn follow(&mut self, findings: &Findings) -> Result<Option<TreeHead>, FetchError> {
         let prior = self.tree_heads.prior();
-        let note = self.fetcher.get("checkpoint").await?;
+        let note = fetch::get(&self.fetcher, "checkpoint").await?;
         let seen = self
             .tree_heads
             .observe(&note, prior, lucarne_mint::now_ms(), findings);
@@ -88,14 +86,9 @@ impl Watched {
             return Ok(None);
         };
         match &mut self.monitor {
-            Some(monitor) => {
-                monitor
-                    .advance(&mut self.fetcher, &head, &[], findings)
-                    .await?
-            }
+            Some(monitor) => monitor.advance(&self.fetcher, &head, &[], findings).await?,
             None => {
-                let tile_cache = Arc::<TileCache>::default();
-                let start = Monitor::start(tile_cache, &mut self.fetcher, &head, false);
+                let start = Monitor::start(Arc::default(), &self.fetcher, &head, false);
                 self.monitor = Some(start.await?);
             }
         }
@@ -132,7 +125,7 @@ mod tests {
             (status(429, Some(86_400)), 600),
             (status(429, None), 10),
             (status(503, None), 0),
-            (Unreachable::NoConnection, 0),
+            (Unreachable::Other("no connection".into()), 0),
         ] {
             assert_eq!(wait(&why), Duration::from_secs(expected), "{why}");
         }

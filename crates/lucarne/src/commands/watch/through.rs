@@ -1,7 +1,7 @@
 //! Comparison of a log with its public address, behind a cache, a CDN or a balancer (`--through`).
 
 use lucarne_load::PrepareError;
-use lucarne_scenarios::ct::fetch::{Fetch, FetchError};
+use lucarne_scenarios::ct::fetch::{self, FetchError};
 use lucarne_scenarios::ct::{LogOptions, TreeHead};
 
 use super::log::{Look, Watched};
@@ -69,12 +69,12 @@ impl Through {
     async fn compare(&mut self, log: &mut Watched, size: u64) -> Result<Vec<String>, FetchError> {
         let mut findings = Vec::new();
         for path in with_queries(size) {
-            let expected = match log.fetcher.get(&path).await {
+            let expected = match fetch::get(&log.fetcher, &path).await {
                 Ok(expected) => expected,
                 Err(FetchError::Faulty(_)) => continue,
                 Err(unreachable) => return Err(unreachable),
             };
-            match self.public.fetcher.get(&path).await {
+            match fetch::get(&self.public.fetcher, &path).await {
                 Ok(bytes) if bytes == expected => {}
                 Ok(_) => findings.push(format!(
                     "the response to {path} differs from the log's own: a cache may ignore the \

@@ -1,13 +1,9 @@
-//! Extension of trees: from leaf hashes to a root, and from tiles to a right edge.
+//! Extension of trees, from leaf hashes to a root.
 
-use std::collections::BTreeMap;
-
+use lucarne_ctread::{Source, TileContent};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 
-use crate::ct::checks::{self, Finding};
-use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, FetchError};
-use crate::ct::tile_cache::TileCache;
+use crate::ct::fetch::{self, FetchError};
 use crate::ct::tree_heads::TreeHead;
 
 /// An extended tree whose roots match the signed roots.
@@ -79,8 +75,8 @@ pub(super) fn extend(
 }
 
 /// Returns the leaf hashes of a range of entries, computed from the data tiles.
-pub(super) async fn entry_leaves<F: Fetch>(
-    fetch: &mut F,
+pub(super) async fn entry_leaves(
+    source: &dyn Source,
     from: u64,
     size: u64,
 ) -> Result<Vec<Hash>, FetchError> {
@@ -89,50 +85,9 @@ pub(super) async fn entry_leaves<F: Fetch>(
         let Some(tile) = Tile::widest(Level::Data, index, size) else {
             continue;
         };
-        let bytes = fetch::tile(fetch, &tile).await?;
-        let entries = entries::read(&tile, &bytes)?;
+        let entries = TileContent::parse(tile, &fetch::tile(source, tile).await?)?;
         let known = from.saturating_sub(tile.start_leaf()) as usize;
         leaves.extend_from_slice(entries.leaves.get(known..).unwrap_or_default());
     }
     Ok(leaves)
-}
-
-/// Reads the right edge of a tree from its tiles.
-pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<RightEdge, FetchError> {
-    let mut tiles = BTreeMap::new();
-    for tile in RightEdge::tiles(size) {
-        tiles.insert(tile, fetch::tile(fetch, &tile).await?);
-    }
-    let read = |tile: Tile| {
-        tiles
-            .get(&tile)
-            .map(|bytes| bytes.to_vec())
-            .ok_or("not read")
-    };
-    RightEdge::load(size, read).map_err(|error| Finding::new(checks::TILE_WELLFORMED, error).into())
-}
-
-/// Returns the root of an earlier tree of `size` leaves, from the tiles of the verified tree. The
-/// root is needed for a checkpoint that was read late.
-///
-/// # Errors
-/// If tiles are unavailable, or do not lead to the verified root.
-pub(crate) async fn root_at<F: Fetch>(
-    tile_cache: &TileCache,
-    fetch: &mut F,
-    size: u64,
-) -> Result<Hash, FetchError> {
-    let mut tiles = BTreeMap::new();
-    for tile in RightEdge::tiles(size) {
-        let Level::Hashes(level) = tile.level() else {
-            continue;
-        };
-        let hashes = tile_cache.hashes(fetch, level, tile.index()).await?;
-        let width = usize::from(tile.width()).min(hashes.len());
-        let bytes: Vec<u8> = hashes[..width].iter().flat_map(|hash| hash.0).collect();
-        tiles.insert(tile, bytes);
-    }
-    RightEdge::load(size, |tile| tiles.remove(&tile).ok_or("not read"))
-        .map(|edge| edge.root())
-        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error).into())
 }

@@ -1,20 +1,26 @@
 //! Audit of data tiles with their entries, of tiles above level 0, and of issuers.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::pin::pin;
 
+use bytes::Bytes;
+use futures_util::StreamExt;
 use lucarne_ct::Fingerprint;
+use lucarne_ctread::{Source, issuer, read_ahead};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, tile_root};
 use parking_lot::Mutex;
 
-use super::verified_tree::VerifiedTree;
-use super::{MonitorCounts, TOGETHER};
+use super::MonitorCounts;
+use super::monitored_tree::MonitoredTree;
 use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::fetch::{self, FetchError};
 use crate::ct::pending_scts::PendingScts;
 
 /// Number of data tiles that are checked between two polls of the checkpoint.
 const AT_ONCE: u64 = 128;
+/// Number of data tiles that are read again if a later read fails.
+const TOGETHER: u64 = 16;
 
 /// Audit of entries, upper tiles and issuers.
 #[derive(Debug)]
@@ -56,10 +62,10 @@ impl EntryAudit {
     ///
     /// # Errors
     /// If the log does not respond: the remaining tiles are checked next time.
-    pub(super) async fn read<F: Fetch>(
+    pub(super) async fn read(
         &mut self,
-        tree: &VerifiedTree,
-        fetch: &mut F,
+        tree: &MonitoredTree,
+        source: &dyn Source,
         pending_scts: &Mutex<PendingScts>,
         all: bool,
         seen: &mut MonitorCounts,
@@ -77,50 +83,53 @@ impl EntryAudit {
             (ripe / TILE_WIDTH).min(self.unread + AT_ONCE)
         };
         while self.unread < stop {
-            let end = (self.unread + TOGETHER as u64).min(stop);
+            let end = (self.unread + TOGETHER).min(stop);
             let tiles: Vec<u64> = (self.unread..end).collect();
-            self.read_data(tree, fetch, pending_scts, &tiles, seen, sink)
+            self.read_data(tree, source, pending_scts, &tiles, seen, sink)
                 .await?;
             self.unread = end;
         }
         let again = pending_scts.lock().unread_tiles(self.unread);
-        let again: Vec<u64> = again.into_iter().take(TOGETHER).collect();
-        self.read_data(tree, fetch, pending_scts, &again, seen, sink)
+        let again: Vec<u64> = again.into_iter().take(TOGETHER as usize).collect();
+        self.read_data(tree, source, pending_scts, &again, seen, sink)
             .await?;
         if all && !size.is_multiple_of(TILE_WIDTH) {
             let last = size / TILE_WIDTH;
-            self.read_data(tree, fetch, pending_scts, &[last], seen, sink)
+            self.read_data(tree, source, pending_scts, &[last], seen, sink)
                 .await?;
         }
-        self.read_above(fetch, sink).await?;
-        self.read_issuers(fetch, seen, sink).await
+        self.read_above(source, sink).await?;
+        self.read_issuers(source, seen, sink).await
     }
 
-    async fn read_data<F: Fetch>(
+    async fn read_data(
         &mut self,
-        tree: &VerifiedTree,
-        fetch: &mut F,
+        tree: &MonitoredTree,
+        source: &dyn Source,
         pending_scts: &Mutex<PendingScts>,
         indexes: &[u64],
         seen: &mut MonitorCounts,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
-        let tiles: Vec<Tile> = indexes
+        let tiles = indexes
             .iter()
-            .filter_map(|index| Tile::widest(Level::Data, *index, tree.size()))
-            .collect();
-        let paths: Vec<String> = tiles.iter().map(Tile::path).collect();
-        let answers = fetch.get_all(&paths).await;
-        for (tile, answer) in tiles.iter().zip(answers) {
-            let answer = fetch::resolve(fetch, tile, Some(answer)).await;
-            let hashes = tree.hashes(fetch, tile.index()).await;
-            let (bytes, hashes) = match (answer, hashes) {
-                (Ok(bytes), Ok(hashes)) => (bytes, hashes),
-                (Err(FetchError::Faulty(finding)), _) | (_, Err(FetchError::Faulty(finding))) => {
+            .filter_map(|index| Tile::widest(Level::Data, *index, tree.size()));
+        // Both reads are parts of one future, because a read that is not polled keeps a connection.
+        let reads = tiles.map(async |tile| {
+            let bytes = fetch::tile(source, tile).await?;
+            let hashes = tree.tiles.hashes(source, 0, tile.index()).await?;
+            Ok((tile, bytes, hashes))
+        });
+        let length = |read: &Result<(_, Bytes, _), _>| read.as_ref().map_or(0, |read| read.1.len());
+        let mut reads = pin!(read_ahead(reads, length));
+        while let Some(read) = reads.next().await {
+            let (tile, bytes, hashes) = match read {
+                Ok(read) => read,
+                Err(FetchError::Faulty(finding)) => {
                     sink.failed(finding);
                     continue;
                 }
-                (Err(unreachable), _) | (_, Err(unreachable)) => return Err(unreachable),
+                Err(unreachable) => return Err(unreachable),
             };
             sink.passed(checks::TILE_SERVED);
             let range = tile.start_leaf()..tile.end_leaf();
@@ -141,13 +150,13 @@ impl EntryAudit {
         Ok(())
     }
 
-    async fn read_above<F: Fetch>(
+    async fn read_above(
         &mut self,
-        fetch: &mut F,
+        source: &dyn Source,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
         while let Some((tile, root)) = self.above.front().copied() {
-            match fetch.get(&tile.path()).await {
+            match fetch::get(source, &tile.path()).await {
                 Ok(bytes) if tile_root(&bytes) == Some(root) => {
                     sink.passed(checks::TILE_CONSISTENT);
                 }
@@ -163,15 +172,15 @@ impl EntryAudit {
         Ok(())
     }
 
-    async fn read_issuers<F: Fetch>(
+    async fn read_issuers(
         &mut self,
-        fetch: &mut F,
+        source: &dyn Source,
         seen: &mut MonitorCounts,
         sink: &dyn CheckSink,
     ) -> Result<(), FetchError> {
         while let Some(fingerprint) = self.unseen.front().copied() {
-            match issuer(fetch, fingerprint).await {
-                Ok(()) => {
+            match issuer(source, fingerprint).await.map_err(FetchError::from) {
+                Ok(_) => {
                     seen.issuers += 1;
                     sink.passed(checks::ISSUER_SERVED);
                     sink.passed(checks::ISSUER_HASH);
@@ -182,21 +191,5 @@ impl EntryAudit {
             self.unseen.pop_front();
         }
         Ok(())
-    }
-}
-
-/// Fetches a certificate of a chain and compares its hash with its name.
-pub(crate) async fn issuer<F: Fetch>(
-    fetch: &mut F,
-    fingerprint: Fingerprint,
-) -> Result<(), FetchError> {
-    let path = format!("issuer/{fingerprint}");
-    let der = fetch.get(&path).await?;
-    if Fingerprint::of(&der) == fingerprint {
-        Ok(())
-    } else {
-        let found = Fingerprint::of(&der);
-        let detail = format!("{path}: the served certificate hashes to {found}");
-        Err(Finding::new(checks::ISSUER_HASH, detail).into())
     }
 }

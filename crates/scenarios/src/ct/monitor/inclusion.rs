@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use lucarne_ctread::Source;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
-use super::verified_tree::VerifiedTree;
+use super::monitored_tree::MonitoredTree;
 use crate::ct::checks::{self, CheckSink, Finding};
 use crate::ct::entries;
-use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::fetch::{self, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
 /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
@@ -18,16 +19,16 @@ use crate::ct::pending_scts::{PendingSct, PendingScts};
 ///
 /// # Errors
 /// If the log does not respond: the remaining promises stay open.
-pub(super) async fn verify<F: Fetch>(
-    tree: &VerifiedTree,
-    fetch: &mut F,
+pub(super) async fn verify(
+    tree: &MonitoredTree,
+    source: &dyn Source,
     pending_scts: &Mutex<PendingScts>,
     now: Instant,
     sink: &dyn CheckSink,
 ) -> Result<(), FetchError> {
     let mut covered: VecDeque<PendingSct> = pending_scts.lock().covered(tree.size()).into();
     while let Some(sct) = covered.front().cloned() {
-        match look_up(tree, fetch, &sct).await {
+        match look_up(tree, source, &sct).await {
             Ok(InclusionOutcome::Kept) => {
                 kept(tree, &sct, sink);
                 pending_scts.lock().resolve(&sct, true);
@@ -50,13 +51,13 @@ pub(super) async fn verify<F: Fetch>(
         }
         covered.pop_front();
     }
-    verify_deferred(tree, fetch, pending_scts, now, sink).await
+    verify_deferred(tree, source, pending_scts, now, sink).await
 }
 
 /// Decides about promises that are due and not fulfilled at their index.
-async fn verify_deferred<F: Fetch>(
-    tree: &VerifiedTree,
-    fetch: &mut F,
+async fn verify_deferred(
+    tree: &MonitoredTree,
+    source: &dyn Source,
     pending_scts: &Mutex<PendingScts>,
     now: Instant,
     sink: &dyn CheckSink,
@@ -64,7 +65,7 @@ async fn verify_deferred<F: Fetch>(
     let mut deferred: VecDeque<PendingSct> = pending_scts.lock().take_deferred(now).into();
     while let Some(sct) = deferred.front().cloned() {
         let (index, size) = (sct.index, tree.size());
-        match search(tree, fetch, &sct).await {
+        match search(tree, source, &sct).await {
             Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
             Ok(None) => {
                 let detail = format!(
@@ -88,7 +89,7 @@ async fn verify_deferred<F: Fetch>(
 
 /// Records a fulfilled promise: the entry is at its index, and the covering checkpoint is not
 /// older.
-fn kept(tree: &VerifiedTree, sct: &PendingSct, sink: &dyn CheckSink) {
+fn kept(tree: &MonitoredTree, sct: &PendingSct, sink: &dyn CheckSink) {
     for name in [
         checks::INCLUSION_ENTRY,
         checks::INCLUSION_INDEX,
@@ -101,15 +102,15 @@ fn kept(tree: &VerifiedTree, sct: &PendingSct, sink: &dyn CheckSink) {
     in_time(sct, sink);
 }
 
-async fn look_up<F: Fetch>(
-    tree: &VerifiedTree,
-    fetch: &mut F,
+async fn look_up(
+    tree: &MonitoredTree,
+    source: &dyn Source,
     sct: &PendingSct,
 ) -> Result<InclusionOutcome, FetchError> {
-    let hashes = tree.hashes(fetch, sct.index / TILE_WIDTH).await?;
+    let hashes = tree.tiles.hashes(source, 0, sct.index / TILE_WIDTH).await?;
     match hashes.get((sct.index % TILE_WIDTH) as usize) {
         Some(leaf) if *leaf == sct.leaf => Ok(InclusionOutcome::Kept),
-        _ => Ok(match search(tree, fetch, sct).await? {
+        _ => Ok(match search(tree, source, sct).await? {
             Some(finding) => InclusionOutcome::Elsewhere(finding),
             None => InclusionOutcome::Nowhere,
         }),
@@ -117,9 +118,9 @@ async fn look_up<F: Fetch>(
 }
 
 /// Searches the tiles around the index for an entry that is not at its promised index.
-async fn search<F: Fetch>(
-    tree: &VerifiedTree,
-    fetch: &mut F,
+async fn search(
+    tree: &MonitoredTree,
+    source: &dyn Source,
     sct: &PendingSct,
 ) -> Result<Option<Finding>, FetchError> {
     let (index, size) = (sct.index, tree.size());
@@ -128,12 +129,12 @@ async fn search<F: Fetch>(
         let Some(tile) = Tile::widest(Level::Data, number, size) else {
             continue;
         };
-        let bytes = match fetch::tile(fetch, &tile).await {
+        let bytes = match fetch::tile(source, tile).await {
             Ok(bytes) => bytes,
             Err(FetchError::Faulty(_)) => continue,
             Err(unreachable) => return Err(unreachable),
         };
-        let Some((place, timestamp)) = entries::find(sct, &tile, &bytes) else {
+        let Some((place, timestamp)) = entries::find(sct, tile, &bytes) else {
             continue;
         };
         return Ok(Some(if place != index {

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lucarne_ctread::{Source, SourceError, TileContent, VerifiedTree, issuer};
 use lucarne_load::http::{Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use lucarne_mint::now_ms;
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
+use tokio::sync::Mutex;
 
 use super::options::ReadKind;
 use super::shared_state::{Log, SharedState};
 use crate::ct::backoff::Backoff;
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
-use crate::ct::fetch::{self, Fetch, FetchError, Unreachable};
+use crate::ct::fetch::{self, FetchError, Unreachable};
 use crate::ct::outage::Outage;
-use crate::ct::tile_cache::{TileCache, parse_hash_tile};
 use crate::ct::write::writer::THROTTLED;
-use crate::ct::{entries, headers, http_fetcher, monitor};
+use crate::ct::{headers, http_fetcher};
 use crate::random::Random;
 use crate::retry_after::retry_after;
 
@@ -163,7 +164,11 @@ struct ReadIteration<'a> {
     backoff: Option<Backoff>,
 }
 
-impl ReadIteration<'_> {
+impl<'a> ReadIteration<'a> {
+    fn source(&mut self) -> IterationSource<'_, 'a> {
+        IterationSource(Mutex::new(self))
+    }
+
     fn sink(&self) -> TaggedRecorder {
         TaggedRecorder {
             recorder: self.iteration.recorder().clone(),
@@ -215,20 +220,19 @@ impl ReadIteration<'_> {
     }
 
     async fn hash_tile(&mut self, random: &mut Random) -> Result<(), FetchError> {
-        let tile_cache = Arc::clone(&self.log.monitored.tile_cache);
-        let edge = tile_cache.edge();
+        let tree = Arc::clone(&self.log.monitored.tree);
+        let edge = tree.edge();
         let Some(tile) = random_tile(&edge, random) else {
             return self.checkpoint().await;
         };
         if self.cached(&tile.path()) {
             return Ok(());
         }
-        let bytes = fetch::tile(self, &tile).await?;
+        let bytes = fetch::tile(&self.source(), tile).await?;
         let sink = self.sink();
         sink.passed(checks::TILE_SERVED);
-        parse_hash_tile(&tile, &bytes)?;
         sink.passed(checks::TILE_WELLFORMED);
-        if self.hashes_agree(&tile_cache, &edge, &tile, &bytes).await? {
+        if self.hashes_agree(&tree, &edge, &tile, &bytes).await? {
             sink.passed(checks::TILE_CONSISTENT);
             if tile.is_full() {
                 self.keep(&tile.path());
@@ -243,7 +247,7 @@ impl ReadIteration<'_> {
     /// hash tile, or the leaf hashes of a data tile's entries at level 0.
     async fn hashes_agree(
         &mut self,
-        tile_cache: &TileCache,
+        tree: &VerifiedTree,
         edge: &RightEdge,
         tile: &Tile,
         bytes: &[u8],
@@ -259,8 +263,8 @@ impl ReadIteration<'_> {
             return Ok(true);
         }
         self.counted = false;
-        let above = tile_cache
-            .hashes(self, level + 1, tile.index() / TILE_WIDTH)
+        let above = tree
+            .hashes(&self.source(), level + 1, tile.index() / TILE_WIDTH)
             .await;
         self.counted = true;
         let expected = above?.get((tile.index() % TILE_WIDTH) as usize).copied();
@@ -272,8 +276,8 @@ impl ReadIteration<'_> {
         random: &mut Random,
         next: Option<&mut u64>,
     ) -> Result<(), FetchError> {
-        let tile_cache = Arc::clone(&self.log.monitored.tile_cache);
-        let edge = tile_cache.edge();
+        let tree = Arc::clone(&self.log.monitored.tree);
+        let edge = tree.edge();
         let count = edge.size().div_ceil(TILE_WIDTH);
         let index = match &next {
             Some(next) => **next % count.max(1),
@@ -283,7 +287,7 @@ impl ReadIteration<'_> {
             return self.checkpoint().await;
         };
         if !self.cached(&tile.path()) {
-            self.read_data(&tile_cache, &edge, &tile).await?;
+            self.read_data(&tree, &edge, &tile).await?;
         }
         if let Some(next) = next {
             *next = index + 1;
@@ -299,23 +303,20 @@ impl ReadIteration<'_> {
 
     async fn read_data(
         &mut self,
-        tile_cache: &TileCache,
+        tree: &VerifiedTree,
         edge: &RightEdge,
         tile: &Tile,
     ) -> Result<(), FetchError> {
-        let bytes = fetch::tile(self, tile).await?;
+        let bytes = fetch::tile(&self.source(), *tile).await?;
         let sink = self.sink();
         sink.passed(checks::TILE_SERVED);
-        let entries = entries::read(tile, &bytes)?;
+        let entries = TileContent::parse(*tile, &bytes)?;
         sink.passed(checks::ENTRY_WELLFORMED);
         sink.passed(checks::ENTRY_INDEX);
         let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width());
         let leaves: Vec<u8> = entries.leaves.iter().flat_map(|leaf| leaf.0).collect();
         let agree = match hashes {
-            Some(hashes) => {
-                self.hashes_agree(tile_cache, edge, &hashes, &leaves)
-                    .await?
-            }
+            Some(hashes) => self.hashes_agree(tree, edge, &hashes, &leaves).await?,
             None => false,
         };
         if !agree {
@@ -352,12 +353,12 @@ impl ReadIteration<'_> {
     }
 
     async fn issuer(&mut self, random: &mut Random) -> Result<(), FetchError> {
-        let issuer = {
+        let named = {
             let issuers = self.log.issuers.lock();
             let at = random.below(issuers.len() as u64) as usize;
             issuers.get(at).copied()
         };
-        let Some(fingerprint) = issuer else {
+        let Some(fingerprint) = named else {
             // No issuer is known before the first entries have been read.
             return self.data_tile(random, None).await;
         };
@@ -365,7 +366,7 @@ impl ReadIteration<'_> {
         if self.cached(&path) {
             return Ok(());
         }
-        monitor::issuer(self, fingerprint).await?;
+        issuer(&self.source(), fingerprint).await?;
         self.sink().passed(checks::ISSUER_SERVED);
         self.sink().passed(checks::ISSUER_HASH);
         self.keep(&path);
@@ -467,10 +468,15 @@ impl ReadIteration<'_> {
     }
 }
 
-impl Fetch for ReadIteration<'_> {
-    async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
-        let file = self.request(path, None).await?;
-        Ok(file.ok_or_else(|| Unreachable::NotModified(path.to_owned()))?)
+/// The files of the log, as one iteration reads them: one after the other.
+struct IterationSource<'r, 'a>(Mutex<&'r mut ReadIteration<'a>>);
+
+#[async_trait]
+impl Source for IterationSource<'_, '_> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
+        let file = self.0.lock().await.request(path, None).await?;
+        let not_modified = || FetchError::from(Unreachable::NotModified(path.to_owned()));
+        Ok(Some(file.ok_or_else(not_modified)?))
     }
 }
 

@@ -9,7 +9,6 @@ use crate::data::tree::Tree;
 use crate::index::dedup::Record;
 use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
-use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
 use crate::read::verified_tiles::tests::entry;
 
@@ -31,7 +30,7 @@ struct Log {
 impl Log {
     async fn new() -> Self {
         let entries = Bytes::from((0..ENTRIES).flat_map(entry).collect::<Vec<u8>>());
-        let (leaves, ends) = stored_tiles::leaves(&entries).unwrap();
+        let (leaves, ends) = lucarne_ctread::leaves(&entries).unwrap();
         let mut tree = Tree::empty();
         let hashes = tree.append_leaves(&leaves).into_iter();
         let mut files: Vec<_> = hashes

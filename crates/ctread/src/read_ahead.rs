@@ -22,7 +22,7 @@ const FIRST: usize = 256 << 10;
 /// A finished read that waits for an earlier read counts as in flight. If sizes stay similar, at
 /// most [`AT_ONCE`] bytes are therefore in flight or waiting. If sizes grow suddenly, the reads in
 /// flight, at most [`MOST`], exceed that bound.
-pub(crate) fn read_ahead<F: Future>(
+pub fn read_ahead<F: Future>(
     reads: impl Iterator<Item = F>,
     bytes: impl Fn(&F::Output) -> usize,
 ) -> impl Stream<Item = F::Output> {

@@ -1,17 +1,29 @@
-//! Decompression of data tiles, and zstd compression for clients that request it.
+//! Decompression of data tiles.
 
 use std::io::Read;
 
 use bytes::Bytes;
+use flate2::Crc;
 use flate2::bufread::GzDecoder;
 use lucarne_ct::{TileEntries, TileLeafError};
 use lucarne_x509::text::counted;
 
-use crate::data::gzip::check_sum;
-
 /// First bytes of a gzip stream. An uncompressed tile starts with a 64-bit timestamp in
 /// milliseconds. A timestamp with these first bytes would be 72 million years in the future.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The header of the streams that Lucarne writes (RFC 1952, 2.3): deflate, no name, no time,
+/// fastest level, unknown system. Its extra field of eight bytes has a CRC-32 of the rest of the
+/// stream with the ID `Lu`.
+#[rustfmt::skip]
+pub const GZIP_HEADER: [u8; 16] = [
+    0x1f, 0x8b, 8, EXTRA, 0, 0, 0, 0, 4, 255,
+    8, 0, b'L', b'u', 4, 0,
+];
+
+/// The flag of an extra field, and the offset of the flags.
+const EXTRA: u8 = 4;
+const FLAGS: usize = 3;
 
 /// Maximum length of a data tile in bytes: 256 entries, each with two copies of a certificate of
 /// the largest configurable request body (2 MiB). Decompression stops beyond this length.
@@ -29,7 +41,7 @@ const CHUNK: u64 = 256 << 10;
 /// # Examples
 ///
 /// ```
-/// use lucarne_log::gunzip;
+/// use lucarne_ctread::gunzip;
 ///
 /// // Plain tiles of other software are returned as they are.
 /// let plain = gunzip(vec![0, 0, 1].into())?;
@@ -50,7 +62,7 @@ pub fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
 ///
 /// # Errors
 /// See [`gunzip`].
-pub(crate) fn gunzip_into<'r>(bytes: &'r [u8], room: &'r mut Vec<u8>) -> std::io::Result<&'r [u8]> {
+pub fn gunzip_into<'r>(bytes: &'r [u8], room: &'r mut Vec<u8>) -> std::io::Result<&'r [u8]> {
     if !is_gzip(bytes) {
         return Ok(bytes);
     }
@@ -90,7 +102,7 @@ fn said_length(packed: &[u8]) -> u64 {
 ///
 /// # Errors
 /// See [`gunzip`].
-pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes> {
+pub fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes> {
     if !is_gzip(&bytes) {
         return Ok(bytes);
     }
@@ -155,23 +167,52 @@ fn nothing_after(unpacked: GzDecoder<&[u8]>) -> std::io::Result<()> {
     }
 }
 
-fn invalid(problem: String) -> std::io::Error {
+fn invalid(problem: impl Into<String>) -> std::io::Error {
+    let problem: String = problem.into();
     std::io::Error::new(std::io::ErrorKind::InvalidData, problem)
 }
 
-pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
+/// Returns whether the bytes of a stored tile are compressed.
+pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
 
-/// Compresses with zstd, for clients that accept this encoding.
-pub(crate) fn zstd(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL)
+/// Verifies the checksum in the header of a stream. Streams of other software have no checksum and
+/// no extra field, and pass.
+///
+/// # Errors
+/// If the checksum does not match.
+fn check_sum(stream: &[u8]) -> std::io::Result<()> {
+    if stream.get(FLAGS).is_none_or(|flags| flags & EXTRA == 0) {
+        return Ok(());
+    }
+    let ours = stream.strip_prefix(&GZIP_HEADER);
+    let (sum, packed) = ours
+        .and_then(<[u8]>::split_first_chunk)
+        .ok_or_else(|| invalid("unknown header: expected the header of the log's own tiles"))?;
+    let mut crc = Crc::new();
+    crc.update(packed);
+    if crc.sum() == u32::from_le_bytes(*sum) {
+        Ok(())
+    } else {
+        Err(invalid("the bytes do not match the checksum in the header"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
-    use crate::data::gzip::gzip;
+
+    fn gzip(plain: &[u8]) -> std::io::Result<Bytes> {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(plain)?;
+        Ok(gzip.finish()?.into())
+    }
 
     #[test]
     fn gzip_round_trips_and_plain_bytes_pass() {
