@@ -78,7 +78,8 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
 fn file(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
     let found = path.value.metadata();
-    if !found.as_ref().is_ok_and(std::fs::Metadata::is_file) {
+    // A shell passes the output of a command as the path of a pipe.
+    if !found.as_ref().is_ok_and(|found| !found.is_dir()) {
         let shown = path.value.display();
         let message = match found {
             Err(error) if !is_absent(&path.value) => format!("{shown} cannot be read: {error}"),

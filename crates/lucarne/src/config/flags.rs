@@ -5,6 +5,8 @@ pub(super) mod tree;
 
 use std::path::Path;
 
+use clap::ValueHint;
+use clap::builder::NonEmptyStringValueParser;
 use lucarne_settings::Report;
 
 use super::Config;
@@ -31,7 +33,14 @@ pub struct Flags {
     pub private_key: Option<String>,
 
     /// Directory of the log's data. A new log is created in a fresh directory
-    #[arg(long, alias = "storage_dir", value_name = "DIR", requires = "origin")]
+    #[arg(
+        long,
+        alias = "storage_dir",
+        value_name = "DIR",
+        requires = "origin",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_hint = ValueHint::DirPath
+    )]
     pub storage_dir: Option<String>,
 
     /// PEM file with the accepted roots
@@ -39,7 +48,9 @@ pub struct Flags {
         long,
         alias = "roots_pem_file",
         value_name = "FILE",
-        requires = "origin"
+        requires = "origin",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_hint = ValueHint::FilePath
     )]
     pub roots_pem_file: Option<String>,
 
@@ -63,7 +74,13 @@ pub struct Flags {
     pub bucket: Option<String>,
 
     /// Directory for data that can be rebuilt [default: within the storage directory]
-    #[arg(long, value_name = "DIR", requires = "origin")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "origin",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_hint = ValueHint::DirPath
+    )]
     pub cache: Option<String>,
 
     /// Lock: a file, or the URL of a database (mysql://, postgres://) or of a bucket [default:
@@ -212,11 +229,24 @@ pub struct Flags {
     pub verification: Option<String>,
 
     /// PEM file of the TLS certificate and its intermediates; without it, plain HTTP
-    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "origin")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        requires = "origin",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_hint = ValueHint::FilePath
+    )]
     pub tls_certificate: Option<String>,
 
     /// PEM file of the TLS key
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_certificate",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_hint = ValueHint::FilePath
+    )]
     pub tls_key: Option<String>,
 
     /// Flags of TesseraCT's servers on AWS and GCP.

@@ -116,6 +116,12 @@ fn wrong_flags_are_all_said_at_once() {
     let (code, said) = lucarne(directory.path(), &["serve", "--storage-dir=x"]);
     assert_eq!(code, 2);
     assert_has(&said, "--origin");
+    // A variable of a unit file that is not set.
+    for flag in ["--storage-dir=", "--cache=", "--roots-pem-file="] {
+        let (code, said) = lucarne(directory.path(), &["serve", "--origin=a.example/b", flag]);
+        assert_eq!(code, 2, "{flag}");
+        assert_has(&said, "a value is required");
+    }
 }
 
 /// A restored backup of the data would roll back a lock among them.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lucarne_ct::Fingerprint;
 use lucarne_net::without_secrets;
-use lucarne_settings::values::{self, ValueError};
+use lucarne_settings::values;
 use lucarne_settings::{Report, Value};
 use lucarne_storage::ObjectStoreConfig;
 
@@ -13,7 +13,7 @@ use super::tree::{Map, refused, respelled, scalar};
 use crate::config::go::{at_path, given, origin_prefix, require, short};
 use crate::config::keys::http::KEYS;
 use crate::config::place::DataPlace;
-use crate::config::{Config, accept};
+use crate::config::{Config, accept, rounds};
 use crate::prefix::Prefix;
 
 /// Environment variable with TesseraCT's key, if no flag names the key.
@@ -285,22 +285,23 @@ impl Flags {
     fn add_rounds(&self, log: &mut Map, report: &mut Report) {
         let pool = self.pushback_max_outstanding.as_deref();
         log.text("pushback-max-outstanding", "poolsize", pool);
+        let keys = &rounds::KEYS;
         for (flag, key, text) in [
-            ("checkpoint-interval", "period", &self.period),
+            ("checkpoint-interval", &keys.period, &self.period),
             (
                 "checkpoint-republish-interval",
-                "checkpointinterval",
+                &keys.checkpointinterval,
                 &self.max_checkpoint_age,
             ),
         ] {
             // Unlike a key, a flag of Go has no number without a unit.
-            let duration = |text: &str| match values::duration(text) {
-                Err(why @ ValueError::NoUnit(_)) => Err(why),
-                _ => Ok(text.to_owned()),
+            let duration = |text: &str| {
+                let duration = key.form.parse_duration(text);
+                duration.map(|_| text.to_owned())
             };
             let text = text.as_deref();
             let value = text.map(|text| respelled(report, flag, text, duration));
-            log.add(flag, key, value);
+            log.add(flag, key.name(), value);
         }
     }
 }
