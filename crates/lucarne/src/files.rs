@@ -95,7 +95,7 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Returns the [`digest`] of a regular file; `None` if it is another kind of file or cannot be read.
+/// Returns the [`digest`] of a regular file; `None` if the file is of another kind or unreadable.
 pub(crate) fn digest_of(path: &Path) -> Option<u64> {
     // A pipe that is opened and closed ends its writer.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());

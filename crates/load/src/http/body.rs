@@ -228,7 +228,7 @@ impl<'a> ReceivedBody<'a> {
         self.reserve(more.min(RESERVE))
     }
 
-    /// Makes room for `more` bytes. Bodies are limited by their memory, not by their length.
+    /// Reserves room for `more` bytes. Bodies are limited by their memory, not by their length.
     fn reserve(&mut self, more: usize) -> Result<(), Failure> {
         let (capacity, needed) = (self.kept.capacity(), self.kept.len() + more);
         if needed <= capacity {
