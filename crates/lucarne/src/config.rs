@@ -148,7 +148,9 @@ impl Config {
                 return None;
             }
         };
-        Config::of_tree(&root, directory, None, report)
+        let mut config = Config::of_tree(&root, directory, None, report)?;
+        config.digest = Some(files::digest(yaml.as_bytes()));
+        Some(config)
     }
 
     /// Reads the tree of a file. `place` is the place of the data of all logs, if it is known.
@@ -204,7 +206,7 @@ impl Config {
             otlp,
             logs,
             written,
-            digest: Some(files::digest(yaml.as_bytes())),
+            digest: None,
         })
     }
 

@@ -540,7 +540,7 @@ async fn nothing_is_lost_while_the_log_is_away() {
         .unwrap();
     watch.sct(good(3));
     log.away = true;
-    let grown = watch.monitor.advance(&mut log, &head, &[], &watch.findings);
+    let grown = watch.monitor.advance(&log, &head, &[], &watch.findings);
     assert!(matches!(grown.await, Err(FetchError::Unreachable(_))));
     log.away = false;
     assert_eq!(watch.look(&mut log).await, NOTHING);
