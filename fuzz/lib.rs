@@ -6,7 +6,7 @@ mod seeds;
 use std::collections::BTreeMap;
 
 use lucarne_ct::LogKey;
-use lucarne_tlog::{EMPTY_ROOT, Hash};
+use lucarne_tlog::{Cosigner, EMPTY_ROOT, Hash};
 
 // The crate includes these files instead of their crate, because instrumenting that crate would
 // instrument two databases.
@@ -24,9 +24,9 @@ mod record;
 macro_rules! with_targets {
     ($macro:ident) => {
         $macro! {
-            batch ccadb_csv certificate chain_json checkpoint lint log_list note ocsp_scts
-            precert_tbs roots_pem round_record sct_json sct_list signature signed_checkpoint
-            signer_request submission tile_leaf tile_path
+            batch ccadb_csv certificate chain_json checkpoint cosigned lint log_list note
+            ocsp_scts policy precert_tbs roots_pem round_record sct_json sct_list signature
+            signed_checkpoint signer_request submission tile_leaf tile_path tlog_proof vkey
         }
     };
 }
@@ -73,4 +73,10 @@ pub const HEADS: [(u64, Hash, u64); 3] = [
 /// Returns the log's key.
 pub fn log_key() -> LogKey {
     LogKey::from_seed(&[7; 32]).expect("a seed of 32 bytes")
+}
+
+/// Returns the cosigners: one for each type of cosignature.
+pub fn cosigners() -> [Cosigner; 2] {
+    [Cosigner::ed25519, Cosigner::ml_dsa_44]
+        .map(|new| new("fuzz.example/w1", &[7; 32]).expect("a seed of 32 bytes"))
 }

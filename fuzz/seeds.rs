@@ -11,8 +11,9 @@ use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 use lucarne_signer::Head;
 use lucarne_signer::wire::{self, Request, Wish};
+use lucarne_tlog::{SignedNote, TlogProof};
 
-use crate::{HEADS, ORIGIN, forward, log_key, record};
+use crate::{HEADS, ORIGIN, cosigners, forward, log_key, record};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -54,7 +55,19 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         let text = note.split_inclusive('\n').take(3).collect::<String>();
         seeds.add("checkpoint", &text);
         seeds.add("checkpoint", format!("{text}extension\n"));
+        cosigned(seeds, &text, timestamp / 1000)?;
     }
+    let [ed25519, ml_dsa_44] = cosigners().map(|cosigner| cosigner.verifier().to_string());
+    seeds.add("policy", format!("log {ml_dsa_44}\nquorum none\n"));
+    seeds.add(
+        "policy",
+        format!(
+            "# two\nlog {ml_dsa_44} https://log.example/\nwitness A {ed25519}\n\
+             witness B {ml_dsa_44} https://b.example/\ngroup G any A B\ngroup H 1 G\nquorum H\n"
+        ),
+    );
+    seeds.add("vkey", ed25519);
+    seeds.add("vkey", ml_dsa_44);
     seeds.add("log_list", log_list());
     for kind in 0..5 {
         // Unchanged, with another key, and with a changed byte in digest, key and signature.
@@ -72,6 +85,28 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         "tile/data/001.p/1",
     ] {
         seeds.add("tile_path", path);
+    }
+    Ok(())
+}
+
+/// Adds a cosigned checkpoint, and proofs that lead to this checkpoint.
+fn cosigned(seeds: &mut Seeds, text: &str, time: u64) -> Outcome {
+    let mut note = SignedNote {
+        text: text.to_owned(),
+        signatures: Vec::new(),
+    };
+    for cosigner in cosigners() {
+        note.signatures.push(cosigner.cosign(text, time)?);
+        seeds.add("cosigned", note.encode());
+    }
+    for extra in [None, Some(vec![7; 20])] {
+        let proof = TlogProof {
+            extra,
+            index: 69_999,
+            proof: vec![HEADS[1].1; 17],
+            checkpoint: note.clone(),
+        };
+        seeds.add("tlog_proof", proof.to_string());
     }
     Ok(())
 }

@@ -14,10 +14,16 @@
 //! | [`edge`] | the rightmost tiles: grows the tree tile by tile | C2SP tlog-tiles |
 //! | [`frontier`] | a second computation of the root, as a check | RFC 6962, section 2.1 |
 //! | [`proof`] | proofs of inclusion and consistency | RFC 6962, sections 2.1.1, 2.1.2 |
+//! | [`subtree`] | intervals of leaves that can be proven | draft-ietf-plants-merkle-tree-certs |
 //! | [`note`] | a text with signature lines | C2SP signed-note |
 //! | [`checkpoint`] | the tree head in a note | C2SP tlog-checkpoint |
+//! | [`vkey`] | verifier keys of logs and cosigners | C2SP signed-note |
+//! | [`cosignature`] | signatures of witnesses, mirrors and logs | C2SP tlog-cosignature |
+//! | [`policy`] | trusted logs, and the quorum of witnesses | C2SP tlog-policy |
+//! | [`tlog_proof`] | an inclusion proof with its checkpoint in a file | C2SP tlog-proof |
 //!
-//! Every function is pure: there is no I/O, no clock, no randomness and no thread.
+//! Every function is pure: there is no I/O, no clock and no thread. Only ML-DSA-44 signatures of
+//! [`Cosigner`] have randomness.
 //!
 //! A publisher appends leaves and writes the returned tiles. Any reader of these tiles can then
 //! prove that a leaf is in the tree:
@@ -37,23 +43,34 @@
 //! ```
 
 pub mod checkpoint;
+pub mod cosignature;
 pub mod edge;
 pub mod frontier;
 pub mod hash;
 pub mod note;
+pub mod policy;
 pub mod proof;
+pub mod subtree;
 pub mod tile;
+pub mod tlog_proof;
+pub mod vkey;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use cosignature::{CosignError, Cosigner};
 pub use edge::{LoadError, RightEdge, TileError, tile_root};
 pub use frontier::Frontier;
 pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
 pub use note::{NoteError, NoteSignature, SignedNote};
+pub use policy::{Policy, PolicyError};
 pub use proof::{
     HashReader, MakeProofError, ProofError, consistency_proof, consistency_tiles, inclusion_proof,
-    inclusion_tiles, tree_root, verify_consistency, verify_inclusion,
+    inclusion_tiles, subtree_consistency_proof, subtree_inclusion_proof, subtree_root, tree_root,
+    verify_consistency, verify_inclusion, verify_subtree_consistency, verify_subtree_inclusion,
 };
+pub use subtree::Subtree;
 pub use tile::{
     Level, MAX_LEVEL, MAX_TREE_SIZE, TILE_WIDTH, Tile, TilePathError, data_tiles_between,
     tiles_between,
 };
+pub use tlog_proof::{TlogProof, TlogProofError};
+pub use vkey::{InvalidSignature, KeyError, KeyType, VerifierKey};

@@ -71,14 +71,9 @@ impl SignedNote {
         if signatures.is_empty() {
             return Err(NoteError::NoSignatures);
         }
-        let signatures = signatures
-            .split_inclusive('\n')
-            .zip(1..)
-            .map(|(line, number)| parse_line(line).ok_or(NoteError::SignatureLine(number)))
-            .collect::<Result<_, _>>()?;
         Ok(Self {
             text: text.to_owned(),
-            signatures,
+            signatures: parse_signatures(signatures)?,
         })
     }
 
@@ -121,6 +116,15 @@ impl fmt::Display for NoteSignature {
             STANDARD.encode_to_string(body)
         )
     }
+}
+
+/// Parses signature lines without their text, which witnesses and mirrors send.
+pub fn parse_signatures(lines: &str) -> Result<Vec<NoteSignature>, NoteError> {
+    lines
+        .split_inclusive('\n')
+        .zip(1..)
+        .map(|(line, number)| parse_line(line).ok_or(NoteError::SignatureLine(number)))
+        .collect()
 }
 
 fn parse_line(line: &str) -> Option<NoteSignature> {

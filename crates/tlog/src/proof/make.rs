@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::edge::{TileError, halve_to_root, hashes_of};
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
+use crate::subtree::Subtree;
 use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 
 /// The source of the hash tiles.
@@ -34,8 +35,8 @@ where
 /// The reasons why a proof could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeProofError<E> {
-    /// The leaf is outside the tree, the older tree is larger than the newer tree, or the tree is
-    /// larger than [`MAX_TREE_SIZE`].
+    /// The leaf is outside the tree or subtree, the older tree or the subtree is not in the newer
+    /// tree, or the tree is larger than [`MAX_TREE_SIZE`].
     #[error(
         "leaf or size {0} is outside the tree of size {1}, or the tree has more than 2^40 leaves"
     )]
@@ -52,10 +53,21 @@ pub fn inclusion_proof<R: HashReader>(
     size: u64,
     reader: &mut R,
 ) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
-    if index >= size || size > MAX_TREE_SIZE {
-        return Err(MakeProofError::Range(index, size));
+    subtree_inclusion_proof(index, Subtree::first(size), size, reader)
+}
+
+/// Returns the proof that leaf `index` is in a subtree of the tree of `size` leaves, nearest
+/// sibling first.
+pub fn subtree_inclusion_proof<R: HashReader>(
+    index: u64,
+    subtree: Subtree,
+    size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    if !subtree.leaves().contains(&index) {
+        return Err(MakeProofError::Range(index, subtree.end()));
     }
-    roots_of(&inclusion_ranges(index, size), size, reader)
+    prove(index..index + 1, subtree.leaves(), size, reader)
 }
 
 /// Returns the proof that the tree of `new_size` leaves begins with the tree of `old_size` leaves:
@@ -66,10 +78,17 @@ pub fn consistency_proof<R: HashReader>(
     new_size: u64,
     reader: &mut R,
 ) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
-    if old_size > new_size || new_size > MAX_TREE_SIZE {
-        return Err(MakeProofError::Range(old_size, new_size));
-    }
-    roots_of(&consistency_ranges(old_size, new_size), new_size, reader)
+    subtree_consistency_proof(Subtree::first(old_size), new_size, reader)
+}
+
+/// Returns the proof that the tree of `size` leaves contains a subtree: `SUBTREE_PROOF(start, end,
+/// D_n)` of draft-ietf-plants-merkle-tree-certs.
+pub fn subtree_consistency_proof<R: HashReader>(
+    subtree: Subtree,
+    size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    prove(subtree.leaves(), 0..size, size, reader)
 }
 
 /// Returns the Merkle tree hash of the first `size` leaves (RFC 6962, section 2.1).
@@ -77,66 +96,75 @@ pub fn tree_root<R: HashReader>(
     size: u64,
     reader: &mut R,
 ) -> Result<Hash, MakeProofError<R::Error>> {
-    if size > MAX_TREE_SIZE {
-        return Err(MakeProofError::Range(size, size));
-    }
-    if size == 0 {
-        return Ok(EMPTY_ROOT);
-    }
-    let whole = 0..size;
-    Ok(roots_of(std::slice::from_ref(&whole), size, reader)?[0])
+    subtree_root(Subtree::first(size), size, reader)
+}
+
+/// Returns the hash of a subtree of the tree of `size` leaves.
+pub fn subtree_root<R: HashReader>(
+    subtree: Subtree,
+    size: u64,
+    reader: &mut R,
+) -> Result<Hash, MakeProofError<R::Error>> {
+    check(&subtree.leaves(), size)?;
+    let roots = roots_of(std::slice::from_ref(&subtree.leaves()), size, reader)?;
+    Ok(roots[0])
 }
 
 /// Returns the tiles that [`inclusion_proof`] reads; none for a leaf outside the tree.
 #[must_use]
 pub fn inclusion_tiles(index: u64, size: u64) -> Vec<Tile> {
-    tiles_of(&inclusion_ranges(index, size), size)
+    tiles_of(&proof_ranges(index..index.saturating_add(1), 0..size), size)
 }
 
 /// Returns the tiles that [`consistency_proof`] reads.
 #[must_use]
 pub fn consistency_tiles(old_size: u64, new_size: u64) -> Vec<Tile> {
-    tiles_of(&consistency_ranges(old_size, new_size), new_size)
+    tiles_of(&proof_ranges(0..old_size, 0..new_size), new_size)
 }
 
-/// Returns the ranges of leaves whose roots are `PATH(index, D[size])`.
-fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
-    let mut ranges = Vec::new();
-    let mut tree = 0..if index < size { size } else { 0 };
-    while tree.end - tree.start > 1 {
-        let middle = split(&tree);
-        if index < middle {
-            ranges.push(middle..tree.end);
-            tree.end = middle;
-        } else {
-            ranges.push(tree.start..middle);
-            tree.start = middle;
-        }
+/// Returns the proof that the leaves `part` are in the subtree `whole` of the tree of `size`
+/// leaves.
+fn prove<R: HashReader>(
+    part: Range<u64>,
+    whole: Range<u64>,
+    size: u64,
+    reader: &mut R,
+) -> Result<Vec<Hash>, MakeProofError<R::Error>> {
+    check(&part, size)?;
+    check(&whole, size)?;
+    roots_of(&proof_ranges(part, whole), size, reader)
+}
+
+fn check<E>(part: &Range<u64>, size: u64) -> Result<(), MakeProofError<E>> {
+    if part.end > size || size > MAX_TREE_SIZE {
+        return Err(MakeProofError::Range(part.end, size));
     }
-    ranges.reverse();
-    ranges
+    Ok(())
 }
 
-/// Returns the ranges of leaves whose roots are `PROOF(old_size, D[new_size])`.
-fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
+/// Returns the ranges of leaves whose roots prove that the subtree `part` is in the subtree
+/// `whole`. This is `SUBTREE_PROOF` of draft-ietf-plants-merkle-tree-certs, and therefore `PATH` of
+/// RFC 6962 for a part of one leaf, and `PROOF` for a part that begins with the first leaf.
+fn proof_ranges(mut part: Range<u64>, mut whole: Range<u64>) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
-    if old_size == 0 || old_size >= new_size {
+    if part.is_empty() || part.start < whole.start || part.end > whole.end {
         return ranges;
     }
-    let mut tree = 0..new_size;
-    while old_size < tree.end {
-        let middle = split(&tree);
-        if old_size <= middle {
-            ranges.push(middle..tree.end);
-            tree.end = middle;
+    let known_start = part.start;
+    while part != whole {
+        let middle = split(&whole);
+        if part.end <= middle {
+            ranges.push(middle..whole.end);
+            whole.end = middle;
         } else {
-            ranges.push(tree.start..middle);
-            tree.start = middle;
+            ranges.push(whole.start..middle);
+            whole.start = middle;
+            part.start = part.start.max(middle);
         }
     }
-    // The verifier knows the old root: a subtree with this root is omitted.
-    if tree.start > 0 {
-        ranges.push(tree);
+    // The verifier knows the hash of the whole part, which is omitted.
+    if part.start > known_start {
+        ranges.push(whole);
     }
     ranges.reverse();
     ranges
@@ -150,12 +178,12 @@ fn split(tree: &Range<u64>) -> u64 {
 
 /// A perfect subtree of 2^height leaves.
 #[derive(Clone, Copy)]
-struct Subtree {
+struct Perfect {
     start: u64,
     height: u32,
 }
 
-impl Subtree {
+impl Perfect {
     /// Returns the perfect subtrees of a range, largest and leftmost first.
     fn of_range(range: &Range<u64>) -> impl Iterator<Item = Self> {
         let mut rest = range.clone();
@@ -182,7 +210,7 @@ impl Subtree {
 }
 
 fn tiles_of(ranges: &[Range<u64>], size: u64) -> Vec<Tile> {
-    let subtrees = ranges.iter().flat_map(Subtree::of_range);
+    let subtrees = ranges.iter().flat_map(Perfect::of_range);
     let mut tiles: Vec<_> = subtrees.filter_map(|s| Some(s.place(size)?.0)).collect();
     tiles.sort_unstable();
     tiles.dedup();
@@ -200,7 +228,10 @@ fn roots_of<R: HashReader>(
         tiles.insert(tile, hashes_of(tile, reader.read(tile))?);
     }
     let root_of = |range: &Range<u64>| {
-        let roots: Option<Vec<_>> = Subtree::of_range(range)
+        if range.is_empty() {
+            return Some(EMPTY_ROOT);
+        }
+        let roots: Option<Vec<_>> = Perfect::of_range(range)
             .map(|subtree| {
                 let (tile, under) = subtree.place(size)?;
                 halve_to_root(&mut tiles.get(&tile)?.get(under)?.to_vec())

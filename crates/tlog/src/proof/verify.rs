@@ -1,7 +1,10 @@
-//! Verification of the proofs of RFC 6962 by the algorithms of RFC 9162, sections 2.1.3.2 and
-//! 2.1.4.2.
+//! Verification of the proofs of RFC 6962 and of draft-ietf-plants-merkle-tree-certs, by the
+//! algorithm of the draft, which contains those of RFC 9162, sections 2.1.3.2 and 2.1.4.2.
+
+use std::ops::Range;
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
+use crate::subtree::Subtree;
 
 /// The reasons why a proof is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,14 +25,20 @@ pub enum ProofError {
         /// Size of the newer tree.
         new_size: u64,
     },
+    /// The leaf is outside the subtree.
+    #[error("leaf {0} is not in the subtree")]
+    Leaf(u64),
+    /// The subtree ends after the end of the tree.
+    #[error("the subtree {0} is not in the tree")]
+    Subtree(Subtree),
     /// The proof has too few or too many hashes for these sizes.
     #[error("the number of hashes in the proof, {0}, is too small or too large for these sizes")]
     Length(usize),
     /// The computed root differs from the given root.
     #[error("the proof does not match the root")]
     Root,
-    /// The computed root of the older tree differs from the given root.
-    #[error("the proof does not match the root of the older tree")]
+    /// The computed root of the older tree, or of the subtree, differs from the given root.
+    #[error("the proof does not match the hash of the older tree or subtree")]
     OldRoot,
 }
 
@@ -45,22 +54,23 @@ pub fn verify_inclusion(
     if index >= size {
         return Err(ProofError::Index { index, size });
     }
-    let mut climb = Climb {
-        node: index,
-        last: size - 1,
-    };
-    let mut hash = *leaf;
-    for sibling in proof {
-        hash = match climb.step() {
-            None => return Err(ProofError::Length(proof.len())),
-            Some(Side::Left) => node_hash(sibling, &hash),
-            Some(Side::Right) => node_hash(&hash, sibling),
-        };
+    verify_part(index..index + 1, leaf, size, root, proof)
+}
+
+/// Verifies that `leaf`, a leaf hash, has the index `index` of the tree in the subtree with this
+/// hash.
+pub fn verify_subtree_inclusion(
+    leaf: &Hash,
+    index: u64,
+    subtree: Subtree,
+    hash: &Hash,
+    proof: &[Hash],
+) -> Result<(), ProofError> {
+    if !subtree.leaves().contains(&index) {
+        return Err(ProofError::Leaf(index));
     }
-    if !climb.at_root() {
-        return Err(ProofError::Length(proof.len()));
-    }
-    (hash == *root).then_some(()).ok_or(ProofError::Root)
+    let index = index - subtree.start();
+    verify_inclusion(leaf, index, subtree.size(), hash, proof)
 }
 
 /// Verifies that the tree of `new_size` leaves with `new_root` begins with the leaves of the tree
@@ -77,97 +87,109 @@ pub fn verify_consistency(
     if old_size > new_size {
         return Err(ProofError::Shrunk { old_size, new_size });
     }
-    if old_size == new_size || old_size == 0 {
-        return verify_without_hashes(old_size, old_root, new_size, new_root, proof);
-    }
-    // An old tree that is one perfect subtree of the new tree is omitted from the proof, because
-    // its root is known.
-    let (seed, path) = if old_size.is_power_of_two() {
-        (old_root, proof)
-    } else {
-        proof.split_first().ok_or(ProofError::Length(0))?
-    };
-    // Climb from the largest subtree that ends at the end of the old tree.
-    let height = old_size.trailing_zeros();
-    let mut climb = Climb {
-        node: (old_size - 1) >> height,
-        last: (new_size - 1) >> height,
-    };
-    let (mut old, mut new) = (*seed, *seed);
-    for sibling in path {
-        match climb.step() {
-            None => return Err(ProofError::Length(proof.len())),
-            Some(Side::Left) => {
-                old = node_hash(sibling, &old);
-                new = node_hash(sibling, &new);
-            }
-            Some(Side::Right) => new = node_hash(&new, sibling),
-        }
-    }
-    if !climb.at_root() {
-        return Err(ProofError::Length(proof.len()));
-    }
-    if old != *old_root {
-        return Err(ProofError::OldRoot);
-    }
-    (new == *new_root).then_some(()).ok_or(ProofError::Root)
+    verify_subtree_consistency(
+        Subtree::first(old_size),
+        old_root,
+        new_size,
+        new_root,
+        proof,
+    )
 }
 
-fn verify_without_hashes(
-    old_size: u64,
-    old_root: &Hash,
-    new_size: u64,
-    new_root: &Hash,
+/// Verifies that the tree of `size` leaves with this root contains the subtree with this hash.
+pub fn verify_subtree_consistency(
+    subtree: Subtree,
+    hash: &Hash,
+    size: u64,
+    root: &Hash,
     proof: &[Hash],
 ) -> Result<(), ProofError> {
+    if subtree.end() > size {
+        return Err(ProofError::Subtree(subtree));
+    }
+    if subtree.size() > 0 {
+        return verify_part(subtree.leaves(), hash, size, root, proof);
+    }
     if !proof.is_empty() {
         return Err(ProofError::Length(proof.len()));
     }
-    if old_size == 0 && *old_root != EMPTY_ROOT {
+    if *hash != EMPTY_ROOT {
         return Err(ProofError::OldRoot);
     }
-    let same = old_size != new_size || old_root == new_root;
-    same.then_some(()).ok_or(ProofError::Root)
+    let possible = size > 0 || *root == EMPTY_ROOT;
+    possible.then_some(()).ok_or(ProofError::Root)
 }
 
-/// The path from a node to the root: the number of the node in its row, and the number of the last
-/// node of the row.
-struct Climb {
-    node: u64,
-    last: u64,
-}
-
-/// The side of the node on which its sibling is.
-enum Side {
-    Left,
-    Right,
-}
-
-impl Climb {
-    fn at_root(&self) -> bool {
-        self.last == 0
-    }
-
-    /// Moves up past rows without a sibling of the node. Returns the side of the sibling, and moves
-    /// to the parent; `None` at the root.
-    fn step(&mut self) -> Option<Side> {
-        if self.at_root() {
-            return None;
+/// Verifies that the leaves of a subtree, which is not empty and in the tree, are in the tree. This
+/// is "Verifying a Subtree Consistency Proof" of draft-ietf-plants-merkle-tree-certs. A proof of
+/// inclusion is the proof for the subtree of this leaf.
+fn verify_part(
+    part: Range<u64>,
+    hash: &Hash,
+    size: u64,
+    root: &Hash,
+    proof: &[Hash],
+) -> Result<(), ProofError> {
+    let mut row = Row {
+        first: part.start,
+        last: part.end - 1,
+        end: size - 1,
+    };
+    row.start();
+    // A part that is one node of the tree is omitted from the proof, because its hash is known.
+    let (seed, path) = if row.first == row.last {
+        (hash, proof)
+    } else {
+        proof.split_first().ok_or(ProofError::Length(0))?
+    };
+    let (mut old, mut new) = (*seed, *seed);
+    for sibling in path {
+        if row.end == 0 {
+            return Err(ProofError::Length(proof.len()));
         }
-        while self.node == self.last && self.node.is_multiple_of(2) {
+        if row.last % 2 == 1 || row.last == row.end {
+            if row.first < row.last {
+                old = node_hash(sibling, &old);
+            }
+            new = node_hash(sibling, &new);
+            // The next rows have no sibling of this node.
+            while row.last.is_multiple_of(2) {
+                row.up();
+            }
+        } else {
+            new = node_hash(&new, sibling);
+        }
+        row.up();
+    }
+    if row.end != 0 {
+        return Err(ProofError::Length(proof.len()));
+    }
+    if old != *hash {
+        return Err(ProofError::OldRoot);
+    }
+    (new == *root).then_some(()).ok_or(ProofError::Root)
+}
+
+/// A row of the tree: the numbers of the first and the last node above the part, and of the last
+/// node of the row.
+struct Row {
+    first: u64,
+    last: u64,
+    end: u64,
+}
+
+impl Row {
+    /// Moves from the leaves to the row of the largest node that ends with the part.
+    fn start(&mut self) {
+        let whole = self.last == self.end;
+        while self.first != self.last && (whole || self.last % 2 == 1) {
             self.up();
         }
-        let side = if self.node % 2 == 1 {
-            Side::Left
-        } else {
-            Side::Right
-        };
-        self.up();
-        Some(side)
     }
 
     fn up(&mut self) {
-        self.node /= 2;
+        self.first /= 2;
         self.last /= 2;
+        self.end /= 2;
     }
 }

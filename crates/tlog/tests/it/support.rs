@@ -70,6 +70,29 @@ pub trait Tree {
         proof
     }
 
+    /// Returns SUBTREE_SUBPROOF(start, end, D[range], known) of
+    /// draft-ietf-plants-merkle-tree-certs, with indices of the whole tree.
+    fn subtree_subproof(&self, part: Range<u64>, range: Range<u64>, known: bool) -> Vec<Hash> {
+        if part == range {
+            return if known {
+                vec![]
+            } else {
+                vec![self.root(range)]
+            };
+        }
+        let middle = range.start + split(range.end - range.start);
+        let (left, right) = (range.start..middle, middle..range.end);
+        let (mut proof, sibling) = if part.end <= middle {
+            (self.subtree_subproof(part, left, known), right)
+        } else if middle <= part.start {
+            (self.subtree_subproof(part, right, known), left)
+        } else {
+            (self.subtree_subproof(middle..part.end, right, false), left)
+        };
+        proof.push(self.root(sibling));
+        proof
+    }
+
     /// Returns the bytes of a tile (C2SP tlog-tiles).
     fn tile(&self, tile: Tile) -> Vec<u8> {
         let Level::Hashes(level) = tile.level() else {
@@ -98,11 +121,11 @@ pub struct Distinct {
 
 impl Distinct {
     pub fn new(leaves: u64) -> Self {
-        let mut rows = vec![
-            (0..leaves)
-                .map(|i| leaf_hash(&i.to_be_bytes()))
-                .collect::<Vec<_>>(),
-        ];
+        Self::of((0..leaves).map(|i| leaf_hash(&i.to_be_bytes())).collect())
+    }
+
+    pub fn of(leaves: Vec<Hash>) -> Self {
+        let mut rows = vec![leaves];
         while rows.last().unwrap().len() > 1 {
             let below = rows.last().unwrap();
             rows.push(
