@@ -195,7 +195,11 @@ mod tests {
             .unwrap();
         let lines: Vec<_> = note.split('\n').collect();
         assert_eq!(lines[..2], [ORIGIN, "1"]);
-        assert_eq!((lines[3], lines[5], lines.len()), ("", "", 6));
+        // The second signature is ML-DSA-44.
+        assert_eq!((lines[3], lines[6], lines.len()), ("", "", 7));
+        let signed = SignedNote::parse(note.as_bytes()).unwrap();
+        let cosigner = key.cosigner(ORIGIN).unwrap();
+        assert_eq!(cosigner.verifier().verify(&signed), Ok(Some(1_767_225_600)));
         let (checkpoint, timestamp) =
             verify_checkpoint(note.as_bytes(), ORIGIN, key.public_key_spki()).unwrap();
         assert_eq!((checkpoint.size, checkpoint.root), (1, root));
@@ -204,6 +208,19 @@ mod tests {
         // Any additional cosignature is ignored.
         let witnessed = format!("{note}— witness.example AAAAAAAAAAAA\n");
         verify_checkpoint(witnessed.as_bytes(), ORIGIN, key.public_key_spki()).unwrap();
+    }
+
+    /// A key in PEM and a key in a token have no seed.
+    #[test]
+    fn a_key_without_seed_signs_once() {
+        let key = LogKey::from_pem(crate::key::tests::SEC1).unwrap();
+        let root = lucarne_tlog::leaf_hash(b"leaf");
+        let note = key.sign_checkpoint(ORIGIN, 1, &root, 5000).unwrap();
+        assert_eq!(
+            SignedNote::parse(note.as_bytes()).unwrap().signatures.len(),
+            1
+        );
+        verify_checkpoint(note.as_bytes(), ORIGIN, key.public_key_spki()).unwrap();
     }
 
     #[test]

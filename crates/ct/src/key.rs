@@ -1,11 +1,12 @@
-//! The private keys of logs: ECDSA on P-256 with SHA-256, the only type that static CT logs use.
+//! The private keys of logs: ECDSA on P-256 with SHA-256, the only type that signs entries of
+//! static CT logs. A key from a seed has a second key, ML-DSA-44, for checkpoints.
 
 use std::fmt;
 
 use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Signature};
-use lucarne_tlog::{Checkpoint, Hash, NoteSignature, SignedNote};
+use lucarne_tlog::{Checkpoint, Cosigner, Hash, NoteSignature, SignedNote};
 use lucarne_x509::der::{Reader, tag};
 use lucarne_x509::{oid::content, pem};
 
@@ -27,6 +28,8 @@ pub struct LogKey {
     pair: EcdsaKeyPair,
     spki: Vec<u8>,
     log_id: LogId,
+    /// Seed of the ML-DSA-44 key; `None` for a key that is not derived from a seed.
+    ml_dsa_seed: Option<[u8; 32]>,
 }
 
 impl fmt::Debug for LogKey {
@@ -46,7 +49,11 @@ impl LogKey {
             .try_into()
             .map_err(|_| KeyError::SeedLength { found })?;
         let scalar = seed::log_scalar(seed).ok_or(KeyError::Derivation)?;
-        Self::from_scalar(&scalar)
+        let ml_dsa_seed = seed::ml_dsa_seed(seed);
+        Ok(Self {
+            ml_dsa_seed,
+            ..Self::from_scalar(&scalar)?
+        })
     }
 
     /// Reads the first private key of a PEM file: SEC 1 (`EC PRIVATE KEY`, used by
@@ -89,7 +96,12 @@ impl LogKey {
         .map_err(|_| KeyError::NotP256)?;
         let spki = [&SPKI_PREFIX, point.as_ref()].concat();
         let log_id = LogId(sha256(&[&spki]));
-        Ok(Self { pair, spki, log_id })
+        Ok(Self {
+            pair,
+            spki,
+            log_id,
+            ml_dsa_seed: None,
+        })
     }
 
     /// Returns the log ID: SHA-256 of [`public_key_spki`](Self::public_key_spki).
@@ -115,6 +127,13 @@ impl LogKey {
     fn signature(&self, message: &[u8]) -> Result<Signature, KeyError> {
         let signature = self.pair.sign(&SystemRandom::new(), message);
         signature.map_err(|_| KeyError::Signing)
+    }
+
+    /// Returns the cosigner that also signs the checkpoints of this log, as in Sunlight; `None` for
+    /// a key that is not derived from a seed.
+    pub fn cosigner(&self, origin: &str) -> Option<Cosigner> {
+        // The cosigned message has no room for an origin of more than 255 bytes.
+        Cosigner::ml_dsa_44(origin, self.ml_dsa_seed.as_ref()?).ok()
     }
 
     /// Signs a tree head and returns the complete `checkpoint` file.
@@ -170,6 +189,11 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
     /// [`KeyError::Signing`].
     fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError>;
 
+    /// Returns the cosigner that also signs the checkpoints of this log, if the key has one.
+    fn cosigner(&self, _origin: &str) -> Option<Cosigner> {
+        None
+    }
+
     /// Signs a tree head and returns the complete `checkpoint` file.
     ///
     /// # Errors
@@ -188,7 +212,7 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
             size,
             root: *root,
         };
-        let note = SignedNote {
+        let mut note = SignedNote {
             text: checkpoint.to_string(),
             signatures: vec![NoteSignature {
                 name: origin.to_owned(),
@@ -196,6 +220,14 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
                 signature: [&timestamp.to_be_bytes(), &digitally_signed[..]].concat(),
             }],
         };
+        if let Some(cosigner) = self.cosigner(origin) {
+            // Cosignatures have whole seconds, and no zero.
+            let signed = cosigner.cosign(&note.text, (timestamp / 1000).max(1));
+            note.signatures.push(signed.map_err(|_| KeyError::Signing)?);
+            // Only the first signature is verified again before a commit.
+            let verified = cosigner.verifier().verify(&note);
+            verified.map_err(|_| KeyError::Signing)?;
+        }
         Ok(note.encode())
     }
 
@@ -220,6 +252,10 @@ impl KeyHolder for LogKey {
 
     fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         Ok(self.signature(message)?.as_ref().to_vec())
+    }
+
+    fn cosigner(&self, origin: &str) -> Option<Cosigner> {
+        self.cosigner(origin)
     }
 }
 
@@ -284,31 +320,36 @@ fn left_padded(scalar: &[u8]) -> Option<[u8; 32]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn base64(bytes: &[u8]) -> String {
         base64_simd::STANDARD.encode_to_string(bytes)
     }
 
-    /// The expected keys were created with `sunlight-keygen`.
+    /// The expected keys were created with `sunlight-keygen`, and the IDs of the ML-DSA-44 keys for
+    /// the name `log.example/2026h2` with OpenSSL.
     #[test]
     fn sunlight_seeds() {
         let counted: Vec<u8> = (0..32).collect();
-        for (seed, log_id, spki) in [
+        for (seed, log_id, ml_dsa, spki) in [
             (
                 &counted[..],
                 "vajQ/CaKPdKwq3De7U+r1exMHdq4cu1OxwlURya7KaI=",
+                0x0b4c_2b6e_u32,
                 "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJYiFX1XUJTOISfsKZeBUvOun+vC8k8a8XclPz5nki3AJNivyNffzHlczWPzCYGKmfS8oGZkHhQmSq+mp7ItrOA==",
             ),
             (
                 &[0xff; 32],
                 "hMAax0PPdyDMAkBH9XSfq7Hl2MPuF1P0Vzmde/AxFUQ=",
+                0xb8e6_426c,
                 "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE9PM/NakueWnU2izD1jwdEgEr93ZA/fAB49i94ezvBa3V5ofHFSNTxf13rmY/4XIQ33FKluafqqgRQ9TV+n8FUA==",
             ),
         ] {
             let key = LogKey::from_seed(seed).unwrap();
             assert_eq!(key.log_id().to_string(), log_id);
+            let cosigner = key.cosigner("log.example/2026h2").unwrap();
+            assert_eq!(u32::from_be_bytes(cosigner.verifier().id()), ml_dsa);
             assert_eq!(base64(key.public_key_spki()), spki);
             assert_eq!(key.public_key().unwrap().log_id(), key.log_id());
         }
@@ -319,7 +360,7 @@ mod tests {
     }
 
     /// A key that openssl created for this test, as SEC 1 and as PKCS #8.
-    const SEC1: &str = "-----BEGIN EC PARAMETERS-----
+    pub(crate) const SEC1: &str = "-----BEGIN EC PARAMETERS-----
 BggqhkjOPQMBBw==
 -----END EC PARAMETERS-----
 -----BEGIN EC PRIVATE KEY-----

@@ -1,4 +1,5 @@
-//! Sunlight's derivation of a log key from a seed file: HKDF, then C2SP det-keygen.
+//! Sunlight's derivation of the keys of a log from a seed file: HKDF, then C2SP det-keygen for
+//! ECDSA. The output of HKDF for ML-DSA-44 is the seed of FIPS 204.
 
 use aws_lc_rs::{hkdf, hmac};
 
@@ -14,15 +15,20 @@ const ORDER: [u8; 32] = [
 /// Derives the P-256 scalar of the log key from a Sunlight seed. Returns `None` with probability
 /// 2^-64, if the seed gives no key.
 pub(crate) fn log_scalar(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
-    det_keygen(&stretch(seed)?)
+    det_keygen(&stretch(seed, b"ECDSA P-256 log key")?)
 }
 
-/// HKDF-SHA-256 with Sunlight's salt and info.
-fn stretch(seed: &[u8]) -> Option<[u8; 32]> {
+/// Derives the seed of the ML-DSA-44 key, which also signs the checkpoints.
+pub(crate) fn ml_dsa_seed(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
+    stretch(seed, b"ML-DSA-44 log key")
+}
+
+/// HKDF-SHA-256 with Sunlight's salt.
+fn stretch(seed: &[u8], info: &[u8]) -> Option<[u8; 32]> {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"sunlight");
     let mut out = [0; 32];
     salt.extract(seed)
-        .expand(&[b"ECDSA P-256 log key"], hkdf::HKDF_SHA256)
+        .expand(&[info], hkdf::HKDF_SHA256)
         .ok()?
         .fill(&mut out)
         .ok()?;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use lucarne_ct::{CheckpointError, LogId, verify_checkpoint};
 
+use lucarne_tlog::{Cosigner, SignedNote};
+
 use crate::guard::Head;
 
 /// The last line of the file of a log that has signed nothing; the line before it is the origin.
@@ -194,11 +196,7 @@ impl Memory {
         }
         match self.head(&bytes) {
             Ok(head) => Ok(Some((head, bytes))),
-            Err(problem) => Err(MemoryError::Damaged {
-                path: self.path.clone(),
-                origin: self.origin.clone(),
-                problem: problem.to_string(),
-            }),
+            Err(problem) => Err(self.damaged(problem)),
         }
     }
 
@@ -213,6 +211,27 @@ impl Memory {
             root: checkpoint.root,
             timestamp_ms,
         })
+    }
+
+    /// Verifies the second signature of a note, if the note has one, because the note may be sent
+    /// again. The second signature does not protect the head.
+    ///
+    /// # Errors
+    /// If the signature is invalid.
+    pub(crate) fn check_second(&self, cosigner: &Cosigner, note: &[u8]) -> Result<(), MemoryError> {
+        let parsed = SignedNote::parse(note);
+        match parsed.map(|note| cosigner.verifier().verify(&note)) {
+            Ok(Err(problem)) => Err(self.damaged(problem)),
+            _ => Ok(()),
+        }
+    }
+
+    fn damaged(&self, problem: impl ToString) -> MemoryError {
+        MemoryError::Damaged {
+            path: self.path.clone(),
+            origin: self.origin.clone(),
+            problem: problem.to_string(),
+        }
     }
 
     /// Stores a note before it is sent. The note is on disk when `write` returns.
@@ -315,8 +334,17 @@ mod tests {
         let key = LogKey::from_seed(&[7; 32]).unwrap();
         let memory = memory(&directory, &key);
         let note = key.sign_checkpoint(ORIGIN, 0, &EMPTY_ROOT, 5).unwrap();
+        // The second signature does not protect the head.
+        let second = note.rfind('—').unwrap();
+        let cosigner = key.cosigner(ORIGIN).unwrap();
         let note = note.as_bytes();
-        for at in 0..note.len() {
+        memory.check_second(&cosigner, note).unwrap();
+        memory.check_second(&cosigner, &note[..second]).unwrap();
+        let mut flipped = note.to_vec();
+        let at = second + 100;
+        flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
+        assert!(memory.check_second(&cosigner, &flipped).is_err());
+        for at in 0..second {
             let mut flipped = note.to_vec();
             flipped[at] ^= 1;
             for damaged in [&flipped[..], &note[..at]] {

@@ -61,6 +61,9 @@ impl SigningLog {
     ) -> Result<Self, MemoryError> {
         let memory = directory.of(origin, key.log_id(), key.public_key_spki());
         let (head, note) = memory.read()?.unzip();
+        if let (Some(cosigner), Some(note)) = (key.cosigner(origin), &note) {
+            memory.check_second(&cosigner, note)?;
+        }
         Ok(Self {
             origin: origin.to_owned(),
             key,

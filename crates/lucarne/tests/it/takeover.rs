@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use lucarne_ct::{EntryKind, LogKey, Roots, SignedEntryRef, TileLeafRef, verify_checkpoint};
 use lucarne_mint::{Chain, Time};
 use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, takeover};
+use lucarne_tlog::SignedNote;
 use serde_json::Value;
 
 use super::common::{EVENT_TIMEOUT, LUCARNE, assert_has, edit, eventually, lucarne, pki, run};
@@ -80,6 +81,14 @@ impl Taken {
             .args(["--confirm-clock", &today]);
         let launch = launch.directory(self.path());
         launch.start(address).unwrap()
+    }
+
+    /// Returns the time of the log's ML-DSA-44 cosignature on a checkpoint, in Unix seconds.
+    fn cosigned(&self, checkpoint: &[u8]) -> u64 {
+        let (host, path) = self.origin;
+        let cosigner = self.key.cosigner(&format!("{host}/{path}")).unwrap();
+        let note = SignedNote::parse(checkpoint).unwrap();
+        cosigner.verifier().verify(&note).unwrap().unwrap()
     }
 
     fn client(&self) -> Client {
@@ -255,6 +264,8 @@ fn sunlight_in_and_out_again() {
     assert_has(&said, "Sunlight's cache?");
     assert_has(&said, "lucarne serve --confirm-clock");
 
+    let before = fs::read(data.join("checkpoint")).unwrap();
+    assert!(log.cosigned(&before) > 1_790_000_000);
     let mut server = log.start(&["serve", "-c", "sunlight.yaml"]);
     let audit = log.audit();
     run(async {
@@ -276,6 +287,7 @@ fn sunlight_in_and_out_again() {
     let checkpoint = fs::read(data.join("checkpoint")).unwrap();
     let row = locked(&log.path().join("checkpoints.db"), &log.key);
     assert_eq!(row, checkpoint);
+    assert!(log.cosigned(&row) > log.cosigned(&before));
     let origin = "localhost/sun2027h1";
     verify_checkpoint(&row, origin, log.key.public_key_spki()).unwrap();
     assert_eq!(size(&String::from_utf8_lossy(&checkpoint)), 3100);
