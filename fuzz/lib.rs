@@ -18,6 +18,9 @@ mod forward;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../crates/log/src/data/record.rs"]
 mod record;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../crates/cosign/src/request.rs"]
+mod witness;
 
 /// Calls a macro with the names of all targets.
 #[macro_export]
@@ -27,6 +30,7 @@ macro_rules! with_targets {
             batch ccadb_csv certificate chain_json checkpoint cosigned lint log_list note
             ocsp_scts policy precert_tbs roots_pem round_record sct_json sct_list signature
             signed_checkpoint signer_request submission tile_leaf tile_path tlog_proof vkey
+            witness_request
         }
     };
 }

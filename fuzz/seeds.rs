@@ -11,7 +11,7 @@ use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 use lucarne_signer::Head;
 use lucarne_signer::wire::{self, Request, Wish};
-use lucarne_tlog::{SignedNote, TlogProof};
+use lucarne_tlog::{EMPTY_ROOT, SignedNote, TlogProof};
 
 use crate::{HEADS, ORIGIN, cosigners, forward, log_key, record};
 
@@ -107,6 +107,12 @@ fn cosigned(seeds: &mut Seeds, text: &str, time: u64) -> Outcome {
             checkpoint: note.clone(),
         };
         seeds.add("tlog_proof", proof.to_string());
+    }
+    for first in ["old 0\n", &format!("subtree 0 0\n{EMPTY_ROOT}\n")] {
+        for hashes in [0, 1, 63, 64] {
+            let proof = format!("{EMPTY_ROOT}\n").repeat(hashes);
+            seeds.add("witness_request", format!("{first}{proof}\n{note}"));
+        }
     }
     Ok(())
 }

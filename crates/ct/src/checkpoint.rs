@@ -2,7 +2,7 @@
 //! (static-ct-api, "Checkpoints").
 
 use base64_simd::STANDARD;
-use lucarne_tlog::{Checkpoint, Hash, NoteError, SignedNote};
+use lucarne_tlog::{Checkpoint, Hash, NoteError, NoteSignature, SignedNote};
 
 use crate::public_key::{KeyError, LogId, PublicKey};
 
@@ -148,6 +148,13 @@ impl CheckpointVerifier {
             origin: origin.to_owned(),
             key: PublicKey::from_spki(spki)?,
         })
+    }
+
+    /// Returns the line of a note that [`verify`](Self::verify) verifies.
+    pub fn signature_line<'n>(&self, note: &'n SignedNote) -> Option<&'n NoteSignature> {
+        let key_id = lucarne_tlog::note::key_id(&self.origin, TREE_HEAD, &self.key.log_id().0);
+        let mut lines = note.signatures.iter();
+        lines.find(|line| line.name == self.origin && line.key_id == key_id)
     }
 
     /// Verifies a checkpoint; returns the checkpoint and its timestamp in milliseconds since 1970.

@@ -96,8 +96,9 @@ fn parse_origin(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(char::is_control)).then_some(text)
 }
 
-/// Parses a decimal number without sign and leading zeros.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
+/// Parses a decimal number without sign and leading zeros: a size or an index of C2SP formats.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
     // `u64::from_str` would also accept a plus sign.
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = plain && (text == "0" || !text.starts_with('0'));

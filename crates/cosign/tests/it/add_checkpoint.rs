@@ -1,0 +1,337 @@
+//! The rules of `add-checkpoint` (C2SP tlog-witness).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use lucarne_cosign::{Malformed, Refusal};
+use lucarne_ct::{CheckpointVerifier, LogKey};
+use lucarne_storage::{LockError, LogId};
+use tokio::sync::Barrier;
+
+use super::*;
+
+#[tokio::test]
+async fn a_growing_log_is_cosigned() {
+    let (log, lock) = (Log::new(ORIGIN, 0), memory());
+    let witness = witness(&[ORIGIN], lock);
+    let key = origin_hash(ORIGIN);
+    assert_eq!(witness.checkpoint(&key).await.unwrap(), None);
+    for (old, size) in [(0, 0), (0, 5), (5, 5), (5, 13), (13, 40), (40, 40)] {
+        let mut request = log.request(old, size);
+        // The witness ignores lines of unknown keys, and does not store them.
+        let mut other = request.note.signatures[0].clone();
+        other.key_id = [0; 4];
+        request.note.signatures.insert(0, other);
+        let lines = send(&witness, &request).await.unwrap();
+        assert_eq!(cosigned(&request.note.text, &lines), NOW);
+
+        let stored = witness.checkpoint(&key).await.unwrap().unwrap();
+        let stored = SignedNote::parse(&stored).unwrap();
+        assert_eq!(stored.text, request.note.text);
+        assert_eq!(stored.signatures[0], request.note.signatures[1]);
+        assert_eq!(stored.signatures[1..], lines);
+    }
+}
+
+#[tokio::test]
+async fn a_log_of_rfc_6962_signatures_is_cosigned() {
+    let key = LogKey::from_seed(&[7; 32]).unwrap();
+    let verifier = CheckpointVerifier::new(ORIGIN, key.public_key_spki()).unwrap();
+    let mut logs = LogKeys::default();
+    logs.add(ORIGIN, TrustedKey::Ct(verifier));
+    let witness = Witness::new(cosigners(), logs, Arc::new(memory()));
+    let mut request = Log::new(ORIGIN, 0).request(0, 13);
+    let root = request.checkpoint.root;
+    assert!(matches!(
+        send(&witness, &request).await,
+        Err(Refusal::Untrusted(_))
+    ));
+    let note = key.sign_checkpoint(ORIGIN, 13, &root, NOW * 1000).unwrap();
+    request.note = SignedNote::parse(note.as_bytes()).unwrap();
+    send(&witness, &request).await.unwrap();
+    request.note.signatures[0].signature[20] ^= 1;
+    assert!(matches!(
+        send(&witness, &request).await,
+        Err(Refusal::Untrusted(_))
+    ));
+}
+
+/// Sends a changed request from the recorded size 5 to 13, and returns the refusal. The record must
+/// not have changed.
+async fn refused(change: impl FnOnce(&mut AddCheckpoint)) -> Refusal {
+    let log = Log::new(ORIGIN, 0);
+    let witness = witness(&[ORIGIN], memory());
+    send(&witness, &log.request(0, 5)).await.unwrap();
+    let before = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
+    let mut request = log.request(5, 13);
+    change(&mut request);
+    let refusal = send(&witness, &request).await.unwrap_err();
+    let after = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
+    assert_eq!(after, before);
+    refusal
+}
+
+/// Signs the changed checkpoint of a request.
+fn resign(request: &mut AddCheckpoint) {
+    let log = Log::new(&request.checkpoint.origin, 0);
+    request.note = log.signed(&request.checkpoint);
+}
+
+#[tokio::test]
+async fn unknown_logs_and_untrusted_signatures() {
+    let unknown = refused(|request| *request = Log::new("other.example", 0).request(0, 13)).await;
+    assert!(matches!(unknown, Refusal::UnknownLog(origin) if origin == "other.example"));
+    let unsigned = |request: &mut AddCheckpoint| request.note.signatures[0].key_id = [0; 4];
+    assert!(matches!(refused(unsigned).await, Refusal::Untrusted(_)));
+    let invalid = |request: &mut AddCheckpoint| request.note.signatures[0].signature[20] ^= 1;
+    assert!(matches!(refused(invalid).await, Refusal::Untrusted(_)));
+    // An invalid line of a trusted key spoils the note beside a valid line.
+    let second = |request: &mut AddCheckpoint| {
+        let mut line = request.note.signatures[0].clone();
+        line.signature[20] ^= 1;
+        request.note.signatures.push(line);
+    };
+    assert!(matches!(refused(second).await, Refusal::Untrusted(_)));
+}
+
+#[tokio::test]
+async fn stale_and_inconsistent_checkpoints() {
+    let log = Log::new(ORIGIN, 0);
+    for old in [0, 4, 6, 13] {
+        let stale = refused(|request| *request = log.request(old, 13)).await;
+        assert!(matches!(stale, Refusal::Stale(5)), "{stale}");
+    }
+    let other_root = refused(|request| {
+        request.checkpoint = log.checkpoint(5);
+        request.checkpoint.root = log.roots[6];
+        request.proof.clear();
+        resign(request);
+    });
+    assert!(matches!(other_root.await, Refusal::Contradiction));
+    for change in [
+        |request: &mut AddCheckpoint| request.proof.truncate(1),
+        |request: &mut AddCheckpoint| request.proof.push(EMPTY_ROOT),
+        |request: &mut AddCheckpoint| request.proof[0] = EMPTY_ROOT,
+        |request: &mut AddCheckpoint| {
+            request.checkpoint.root = EMPTY_ROOT;
+            resign(request);
+        },
+        |request: &mut AddCheckpoint| {
+            *request = Log::new(ORIGIN, 0).request(5, 5);
+            request.proof.push(EMPTY_ROOT);
+        },
+    ] {
+        assert!(matches!(refused(change).await, Refusal::Proof(_)));
+    }
+}
+
+#[tokio::test]
+async fn the_first_checkpoint() {
+    let log = Log::new(ORIGIN, 0);
+    let witness = witness(&[ORIGIN], memory());
+    let mut with_proof = log.request(0, 5);
+    with_proof.proof.push(EMPTY_ROOT);
+    assert!(matches!(
+        send(&witness, &with_proof).await,
+        Err(Refusal::Proof(_))
+    ));
+    let mut wrong_empty = log.request(0, 0);
+    wrong_empty.checkpoint.root = log.roots[1];
+    resign(&mut wrong_empty);
+    assert!(matches!(
+        send(&witness, &wrong_empty).await,
+        Err(Refusal::Contradiction)
+    ));
+    assert!(matches!(
+        send(&witness, &log.request(3, 5)).await,
+        Err(Refusal::Stale(0))
+    ));
+    send(&witness, &log.request(0, 0)).await.unwrap();
+}
+
+#[test]
+fn malformed_bodies() {
+    let good = Log::new(ORIGIN, 0).request(5, 13);
+    let text = good.to_string();
+    assert_eq!(AddCheckpoint::parse(text.as_bytes()), Ok(good.clone()));
+    let proof = |hashes: usize| AddCheckpoint {
+        proof: vec![EMPTY_ROOT; hashes],
+        ..good.clone()
+    };
+    let full = proof(63);
+    assert_eq!(AddCheckpoint::parse(full.to_string().as_bytes()), Ok(full));
+    let larger = AddCheckpoint {
+        old: 14,
+        ..good.clone()
+    };
+    let shrunk = Malformed::Shrunk { old: 14, size: 13 };
+    for (body, error) in [
+        (String::new(), Malformed::Lines),
+        (text.replace("\n\n", "\n"), Malformed::Lines),
+        (text.replace("old 5", "old 05"), Malformed::Old),
+        (text.replace("old 5", "old +5"), Malformed::Old),
+        (text.replace("old 5", "old  5"), Malformed::Old),
+        (text.replace("old 5", "5"), Malformed::Old),
+        (text.replace("old 5\n", "old 5\r\n"), Malformed::Old),
+        (text.replace("old 5\n", "old 5\nAAAA\n"), Malformed::Hash(2)),
+        (proof(64).to_string(), Malformed::Proof(64)),
+        (larger.to_string(), shrunk),
+        (
+            text.trim_end().to_owned(),
+            Malformed::Note(NoteError::SignatureLine(1)),
+        ),
+        (
+            text.replace("\n13\n", "\n013\n"),
+            Malformed::Checkpoint(CheckpointError::Size),
+        ),
+    ] {
+        assert_eq!(
+            AddCheckpoint::parse(body.as_bytes()),
+            Err(error),
+            "{body:?}"
+        );
+    }
+    assert_eq!(AddCheckpoint::parse(b"\xff\n\n"), Err(Malformed::Lines));
+}
+
+/// Times of the record never go back, and a time of zero is never signed.
+#[tokio::test]
+async fn times_of_cosignatures() {
+    let log = Log::new(ORIGIN, 0);
+    let witness = witness(&[ORIGIN], memory());
+    let request = log.request(0, 5);
+    let send = async |request: &AddCheckpoint, now| {
+        let lines = witness
+            .add_checkpoint(request.to_string().as_bytes(), now)
+            .await;
+        lines.map(|lines| cosigned(&request.note.text, &lines))
+    };
+    assert!(matches!(send(&request, 0).await, Err(Refusal::Signing(_))));
+    assert_eq!(send(&request, NOW).await.unwrap(), NOW);
+    let again = log.request(5, 5);
+    assert_eq!(send(&again, NOW + 5).await.unwrap(), NOW + 5);
+    assert_eq!(send(&again, NOW).await.unwrap(), NOW + 5);
+}
+
+#[tokio::test]
+async fn without_a_record_there_is_no_cosignature() {
+    let (log, lock) = (Log::new(ORIGIN, 0), memory());
+    let witness = witness(&[ORIGIN], lock.clone());
+    lock.fail(Some("the disk is full"));
+    assert!(matches!(
+        send(&witness, &log.request(0, 5)).await,
+        Err(Refusal::Lock(_))
+    ));
+    lock.fail(None);
+    send(&witness, &log.request(0, 5)).await.unwrap();
+    // A record that is not a checkpoint of the log stops the witness for this log.
+    let key = origin_hash(ORIGIN);
+    let other = Log::new("other.example", 0);
+    let mut damaged = witness.checkpoint(&key).await.unwrap().unwrap();
+    let end = damaged.len() - 10;
+    damaged[end] ^= 1;
+    for record in [
+        b"damaged".to_vec(),
+        other.request(0, 5).note.encode().into(),
+        damaged,
+    ] {
+        lock.tamper(&key, Some(record));
+        let refusal = send(&witness, &log.request(5, 13)).await.unwrap_err();
+        assert!(matches!(refusal, Refusal::Record(..)), "{refusal}");
+    }
+}
+
+/// A lock whose first two reads of a record both end before its first change.
+struct Racing {
+    lock: MemoryLock,
+    reads: AtomicUsize,
+    both: Barrier,
+}
+
+#[async_trait]
+impl Lock for Racing {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let loaded = self.lock.load(log).await;
+        if self.reads.fetch_add(1, Ordering::SeqCst) < 2 {
+            self.both.wait().await;
+        }
+        loaded
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.lock.create(log, body).await
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.lock.replace(log, old, new).await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.lock.check().await
+    }
+
+    fn location(&self) -> String {
+        self.lock.location()
+    }
+}
+
+struct Shared(Arc<Racing>);
+
+#[async_trait]
+impl Lock for Shared {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        self.0.load(log).await
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.0.create(log, body).await
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        self.0.replace(log, old, new).await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.0.check().await
+    }
+
+    fn location(&self) -> String {
+        self.0.location()
+    }
+}
+
+/// Two witnesses with one lock and one name receive two branches of a log at the same time, from
+/// the same recorded checkpoint: exactly one branch is cosigned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_never_cosign_a_fork() {
+    let branches = [1, 2].map(|branch| Log::new(ORIGIN, branch));
+    for pair in 0..100u64 {
+        let racing = Arc::new(Racing {
+            lock: memory(),
+            reads: AtomicUsize::new(2),
+            both: Barrier::new(2),
+        });
+        // Half of the pairs race for the first checkpoint, and half for an extension.
+        let old = if pair % 2 == 0 { 0 } else { 7 };
+        let witnesses = [(); 2].map(|()| witness(&[ORIGIN], Shared(racing.clone())));
+        if old > 0 {
+            send(&witnesses[0], &branches[0].request(0, old))
+                .await
+                .unwrap();
+        }
+        racing.reads.store(0, Ordering::SeqCst);
+        let size = 11 + pair % 20;
+        let requests = branches.each_ref().map(|log| log.request(old, size));
+        let (one, two) = tokio::join!(
+            send(&witnesses[0], &requests[0]),
+            send(&witnesses[1], &requests[1]),
+        );
+        let won = usize::from(two.is_ok());
+        let (winner, loser) = if won == 0 { (one, two) } else { (two, one) };
+        assert_eq!(cosigned(&requests[won].note.text, &winner.unwrap()), NOW);
+        assert!(matches!(loser, Err(Refusal::Stale(found)) if found == size));
+        // The lost branch is evidence.
+        let contradictions = witnesses[1 - won].contradictions(ORIGIN).await;
+        assert_eq!(contradictions.unwrap(), 1);
+    }
+}
