@@ -95,12 +95,12 @@ pub(super) mod backlog {
         #![following]
         for LaneConfig = [LaneConfig::default()];
 
-        /// Of the backlog: new entries per second, on average; above this rate, 503 with
+        /// New entries per second of the backlog, on average; above this rate, 503 with
         /// Retry-After.
         rate: Count = Count::within(1, 1_000_000, "entries a second"), "the rate of the rounds"
             => old_rate;
 
-        /// Of the backlog: maximum number of entries that wait for a round; above this number, 503
+        /// Maximum number of entries of the backlog that wait for a round; above this number, 503
         /// with Retry-After.
         pool: Count = Count::within(1, 10_000_000, "entries"), "a quarter of `poolsize`"
             => old_pool;

@@ -66,7 +66,7 @@ impl<T: 'static, E: Display + 'static> Readable for Each<T, E> {
 #[derive(Clone, Copy, Debug)]
 pub struct File;
 
-/// List of such paths, or a single path.
+/// List of paths of files or directories, or a single path.
 #[derive(Clone, Copy, Debug)]
 pub struct Files;
 

@@ -48,14 +48,14 @@ section! {
     #[beside(SUNLIGHT)]
     localdirectory: Shape = Shape::Text, "this, or a bucket";
 
-    /// With `s3bucket`: literal prefix of each object key: `2026h1/`, with its slash.
+    /// Literal prefix of each object key in `s3bucket`: `2026h1/`, with its slash.
     #[beside(SUNLIGHT)]
     s3keyprefix: Shape = Shape::Text, "none";
 
-    /// With `gcsbucket`: the same.
+    /// The same in `gcsbucket`.
     gcskeyprefix: Shape = Shape::Text, "none";
 
-    /// With `azurecontainer`: the same.
+    /// The same in `azurecontainer`.
     azurekeyprefix: Shape = Shape::Text, "none";
 
     /// URLs of the log's newest checkpoint in other places (a mirror, a witness, a CDN with its own

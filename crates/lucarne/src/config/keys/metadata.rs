@@ -52,7 +52,7 @@ pub(crate) mod planned_change {
     section! {
         #![following]
 
-        /// Of a planned change: `active`, `readonly` or `inactive`.
+        /// Status after a planned change: `active`, `readonly` or `inactive`.
         new_status: Words<Status> =
             Words(&[
                 ("active", Status::Active),
@@ -76,7 +76,7 @@ pub(crate) mod rate_limit {
     section! {
         #![following]
 
-        /// Of a rate limit: maximum number of requests within the interval.
+        /// Maximum number of requests within the interval of a rate limit.
         requests: Count = Count::within(0, u64::MAX, "requests"), "required";
 
         /// The interval, in seconds.

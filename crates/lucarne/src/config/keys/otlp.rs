@@ -33,10 +33,10 @@ pub(crate) mod header {
     section! {
         #![following]
 
-        /// Of a header field: its name, such as `authorization`.
+        /// Name of a header field, such as `authorization`.
         name: Shape = Shape::Text, "required";
 
-        /// Of a header field: the source of its value: a path, or `credential:NAME`, `env:NAME`,
+        /// Source of the value of a header field: a path, or `credential:NAME`, `env:NAME`,
         /// `exec:COMMAND`, as for `secret`. One line, read at startup.
         value: Shape = Shape::Secret, "required";
     }

@@ -16,7 +16,7 @@ section! {
     /// users of the machine can write to the directory.
     memory: Shape = Shape::Text, "required";
 
-    /// One entry for each log.
+    /// An entry for each log.
     logs: Shape = Shape::List(&Shape::Map(&log::TABLE)), "required";
 }
 

@@ -39,7 +39,7 @@ section! {
     #[beside("`--key-type`")]
     keytype: One<KeyType, KeyTypeError> = One(Shape::Text, key_type), "`p256`" => key_type;
 
-    /// one key per certificate, or one key for all certificates of a run; with a shared key an RSA
+    /// a key for each certificate, or a key for all certificates of a run; with a shared key an RSA
     /// certificate costs one signature, and no new key
     #[beside("`--leaf-key`")]
     leafkey: One<LeafKeys, UnknownLeafKeys> = One(Shape::Text, parsed),
