@@ -23,7 +23,7 @@ pub struct Client {
 pub struct VerifiedEntries {
     /// The data tile, in its width in the verified tree.
     pub tile: Tile,
-    /// Its leaf hashes, the issuers that the entries name, and the time of the newest entry.
+    /// Leaf hashes, issuers and newest timestamp of the tile.
     pub content: TileContent,
     first: u64,
     bytes: Bytes,

@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 4;
 /// in that time.
 pub struct HttpFetcher {
     clients: Vec<Mutex<Client>>,
-    /// One permit for each client.
+    /// Permits, one for each client.
     idle: Semaphore,
     reading: Reading,
 }
