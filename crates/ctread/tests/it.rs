@@ -122,7 +122,7 @@ async fn a_client_follows_a_growing_log() {
         next = size;
     }
     assert_eq!(read(&log, 69_999).await.unwrap(), [69_999]);
-    assert_eq!(read(&log, 70_000).await.unwrap(), []);
+    assert!(read(&log, 70_000).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn wrong_checkpoints_are_refused() {
         "{other}"
     );
     let large = refused(1 << 41, Hash([1; 32])).await;
-    assert!(large.starts_with("checkpoint: a tree of"), "{large}");
+    assert_eq!(large, "tile/5/000.p/2: is missing");
     // A larger tree of another history, with all its tiles.
     let mut edge = RightEdge::new();
     let leaves: Vec<Hash> = (0..400).map(|n| entry(n + 1, &mut Vec::new())).collect();

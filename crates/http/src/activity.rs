@@ -30,9 +30,10 @@ pub(crate) struct Activity {
     blocked: AtomicBool,
     /// Number of completed writes.
     writes: AtomicU32,
-    /// Raised when the client has sent its last byte, has reset the connection, or has sent too
-    /// many bytes in advance.
+    /// Raised when the client has sent its last byte, or has reset the connection.
     pub(crate) ended: Signal,
+    /// Raised while too many bytes of further requests are in memory.
+    crowded: Signal,
     /// Number of requests that wait for a log to grow.
     pub(crate) waiting: AtomicU32,
     /// Whether the client has sent too many control frames.
@@ -54,6 +55,7 @@ impl Activity {
             blocked: AtomicBool::new(false),
             writes: AtomicU32::new(0),
             ended: Signal::default(),
+            crowded: Signal::default(),
             waiting: AtomicU32::new(0),
             flooded: AtomicBool::new(false),
             displaced: Signal::default(),
@@ -98,6 +100,20 @@ impl Activity {
         let now = self.since.elapsed().as_millis() as u64;
         self.responded.store(now, RELAXED);
         self.in_flight.fetch_sub(1, RELAXED);
+    }
+
+    /// Returns whether a request that waits for a log to grow must end: its client has gone, or has
+    /// sent too many bytes in advance.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.ended.is_raised() || self.crowded.is_raised()
+    }
+
+    /// Waits until [`is_unattended`](Self::is_unattended).
+    pub(crate) async fn unattended(&self) {
+        tokio::select! {
+            () = self.ended.raised() => {}
+            () = self.crowded.raised() => {}
+        }
     }
 
     fn phase(&self) -> Phase {
@@ -229,6 +245,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
         } else {
             let count = buf.remaining().min(self.ahead.len());
             buf.put_slice(&self.ahead.split_to(count));
+            if self.ahead.is_empty() {
+                self.ahead = BytesMut::new();
+                self.activity.crowded.lower();
+            }
             Poll::Ready(Ok(()))
         };
         if let Poll::Ready(Ok(())) = outcome {
@@ -264,8 +284,8 @@ impl<S> ObservedStream<S> {
 impl<S: AsyncRead + Unpin> ObservedStream<S> {
     /// Notices the end of a client whose request waits for a log to grow. hyper does not read
     /// HTTP/1 while a response is pending, but flushes whenever it is polled. Bytes are read ahead,
-    /// because only a read shows the end with every kind of stream. A client that sends more than
-    /// [`MAX_AHEAD`] in advance counts as ended, so that its request does not wait.
+    /// because only a read shows the end with every kind of stream. A request whose client sends more
+    /// than [`MAX_AHEAD`] in advance does not wait.
     fn look_ahead(&mut self, cx: &mut Context<'_>) {
         let is_http2 = self.frames.is_some();
         if is_http2 || self.activity.waiting.load(RELAXED) == 0 {
@@ -281,11 +301,12 @@ impl<S: AsyncRead + Unpin> ObservedStream<S> {
                 return;
             }
             if buf.filled().is_empty() {
-                break;
+                self.activity.ended.raise();
+                return;
             }
             self.ahead.extend_from_slice(buf.filled());
         }
-        self.activity.ended.raise();
+        self.activity.crowded.raise();
     }
 }
 

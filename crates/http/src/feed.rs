@@ -151,7 +151,7 @@ impl FeedReader {
     /// Returns the next bytes, and the state of the reader after them.
     async fn step(mut self) -> Option<(Bytes, Option<Self>)> {
         loop {
-            if self.closing.is_raised() || self.client.activity.ended.is_raised() {
+            if self.closing.is_raised() || self.client.activity.is_unattended() {
                 return None;
             }
             let size = *self.grown.borrow_and_update();
@@ -197,7 +197,7 @@ impl FeedReader {
                 }
             },
             () = closing.raised() => None,
-            () = client.activity.ended.raised() => None,
+            () = client.activity.unattended() => None,
             () = sleep(HEARTBEAT) => Some(Bytes::from(format!(": {} entries\n\n", self.next))),
         }
     }

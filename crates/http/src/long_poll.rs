@@ -50,7 +50,7 @@ pub(crate) async fn wait(
         // Returns at once if the log was dropped, and after the timeout if the log does not grow.
         _ = timeout(LONGEST, grown.wait_for(|size| *size > after)) => {}
         () = closing.raised() => {}
-        () = client.activity.ended.raised() => {}
+        () = client.activity.unattended() => {}
     }
     Ok(())
 }

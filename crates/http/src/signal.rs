@@ -1,4 +1,4 @@
-//! An event that happens once. Ten thousand connections can wait for the event.
+//! An event. Ten thousand connections can wait for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// A flag that is raised once. Waiting costs one load per poll and no lock, because a connection is
+/// A flag. Waiting costs one load per poll and no lock, because a connection is
 /// polled for every request.
 #[derive(Default)]
 pub(crate) struct Signal {
@@ -20,6 +20,11 @@ impl Signal {
     pub(crate) fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
         self.notify.notify_waiters();
+    }
+
+    /// Lowers the flag. Those who have not yet seen it raised wait for the next time.
+    pub(crate) fn lower(&self) {
+        self.raised.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn is_raised(&self) -> bool {

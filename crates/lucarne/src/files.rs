@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, panic, thread};
 
 use lucarne_settings::read_bounded;
@@ -20,15 +20,17 @@ use rustix::fs::OFlags;
 /// have shorter limits, and systemd ends a start after 90 s.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
-/// The files that are being read.
-static READING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The files that are being read, each with the begin of its read.
+static READING: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
+/// Interval between two looks at the files that are being read.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Calls `read`. Until `read` returns, the file at `path` is one of [`being_read`].
 pub(crate) fn named<T>(path: &Path, read: impl FnOnce() -> T) -> T {
-    READING.lock().push(path.to_owned());
+    READING.lock().push((path.to_owned(), Instant::now()));
     let outcome = read();
     let mut reading = READING.lock();
-    if let Some(place) = reading.iter().position(|it| it == path) {
+    if let Some(place) = reading.iter().position(|it| it.0 == path) {
         reading.swap_remove(place);
     }
     outcome
@@ -36,29 +38,43 @@ pub(crate) fn named<T>(path: &Path, read: impl FnOnce() -> T) -> T {
 
 /// Returns the names of the files that are being read.
 pub(crate) fn being_read() -> String {
-    format!("{:?}", *READING.lock())
+    being_read_since(Instant::now())
+}
+
+/// Returns the names of the files whose reads began before `latest`.
+fn being_read_since(latest: Instant) -> String {
+    let reading = READING.lock();
+    let reading = reading.iter().filter(|it| it.1 <= latest);
+    format!("{:?}", reading.map(|it| &it.0).collect::<Vec<_>>())
 }
 
 /// Calls `read` on another thread.
 ///
 /// # Errors
-/// If a file has not arrived after the time `longest`. Its thread is abandoned.
+/// If a file has not arrived after the time `longest`. Its thread is abandoned. A request to a
+/// secret manager has a limit of its own.
 pub(crate) fn in_time<T: Send + 'static>(
     longest: Duration,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
     let (done, outcome) = channel();
+    let begun = Instant::now();
     let reading = thread::spawn(move || done.send(read()));
     loop {
-        match outcome.recv_timeout(longest) {
+        match outcome.recv_timeout(longest.min(LOOK)) {
             Ok(outcome) => return Ok(outcome),
-            // A request to a secret manager, which has a limit of its own.
-            Err(RecvTimeoutError::Timeout) if READING.lock().is_empty() => {}
             Err(RecvTimeoutError::Timeout) => {
-                let files = being_read();
-                return Err(format!(
-                    "{files} cannot be read: no response within {longest:?}"
-                ));
+                let Some(latest) = Instant::now().checked_sub(longest) else {
+                    continue;
+                };
+                // Not a file that an earlier read has abandoned.
+                let late = |it: &(PathBuf, Instant)| (begun..=latest).contains(&it.1);
+                if READING.lock().iter().any(late) {
+                    let files = being_read_since(latest);
+                    return Err(format!(
+                        "{files} cannot be read: no response within {longest:?}"
+                    ));
+                }
             }
             Err(RecvTimeoutError::Disconnected) => match reading.join() {
                 Err(panicked) => panic::resume_unwind(panicked),
@@ -98,7 +114,8 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 /// Returns the [`digest`] of a regular file; `None` if the file is of another kind or unreadable.
 pub(crate) fn digest_of(path: &Path) -> Option<u64> {
     // A pipe that is opened and closed ends its writer.
-    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let metadata = named(path, || path.metadata());
+    let is_file = metadata.is_ok_and(|metadata| metadata.is_file());
     let bytes = is_file.then(|| read_regular(path).ok()).flatten()?;
     Some(digest(&bytes))
 }

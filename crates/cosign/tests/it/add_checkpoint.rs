@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use lucarne_cosign::{Malformed, Refusal};
 use lucarne_ct::{CheckpointVerifier, LogKey};
-use lucarne_storage::{LockError, LogId};
+use lucarne_storage::{LockError, LogId, StoreDate};
 use tokio::sync::Barrier;
 
 use super::*;
@@ -270,6 +270,10 @@ impl Lock for Racing {
         self.lock.check().await
     }
 
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.lock.date().await
+    }
+
     fn location(&self) -> String {
         self.lock.location()
     }
@@ -293,6 +297,10 @@ impl Lock for Shared {
 
     async fn check(&self) -> Result<(), LockError> {
         self.0.check().await
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.0.date().await
     }
 
     fn location(&self) -> String {

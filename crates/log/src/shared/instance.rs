@@ -64,11 +64,11 @@ const NEXT_LEADER: Duration = Duration::from_secs(5);
 /// Maximum time between two attempts to reach a leader in the same change of the leader: longer
 /// than one attempt.
 const SAME_CHANGE: Duration = CHANGE_OF_LEADER.saturating_mul(2);
-/// Minimum time between two hand-overs, unless another instance has led for [`LED`].
+/// Minimum time between two hand-overs, unless other instances have led for [`LED`].
 const HAND_OVER_AGAIN: Duration = Duration::from_secs(600);
-/// Minimum time after a hand-over for which another instance leads if its rounds are fast. Slow
-/// rounds would have ended its term.
-const LED: Duration = Duration::from_secs(60);
+/// Minimum time after a hand-over for which other instances lead if their rounds are fast. If all
+/// rounds are slow, the lease comes back earlier: each term lasts half a minute.
+const LED: Duration = Duration::from_secs(300);
 
 impl Slowness {
     /// Records a round. Returns whether another instance must try to lead.

@@ -9,7 +9,7 @@ use lucarne_settings::{Key, Located, Reader};
 use super::keys::acceptance::{self, KEYS};
 use super::keys::roots;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
-use crate::files::is_absent;
+use crate::files::{self, is_absent};
 
 /// URLs of CCADB's reports: the roots of a programme, and the roots of applicants.
 pub(super) const CCADB_TRUSTED: &str =
@@ -77,7 +77,7 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
 /// Reads the path of a file that must exist.
 fn file(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
-    let found = path.value.metadata();
+    let found = files::named(&path.value, || path.value.metadata());
     // A shell passes the output of a command as the path of a pipe.
     if !found.as_ref().is_ok_and(|found| !found.is_dir()) {
         let shown = path.value.display();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lucarne_settings::{Located, Report, join};
 
 use super::place::{DataPlace, LockPlace};
+use crate::files;
 
 /// Values that belong to one log only, including values of invalid logs.
 #[derive(Default)]
@@ -84,7 +85,11 @@ pub(super) fn apart<'d>(
 /// Resolves the links in the existing part of a path.
 pub(super) fn real(path: &Path) -> String {
     fn resolve(path: &Path) -> PathBuf {
-        match (path.canonicalize(), path.parent(), path.file_name()) {
+        match (
+            files::named(path, || path.canonicalize()),
+            path.parent(),
+            path.file_name(),
+        ) {
             (Ok(real), ..) => real,
             (Err(_), Some(parent), Some(name)) => resolve(parent).join(name),
             _ => path.to_path_buf(),

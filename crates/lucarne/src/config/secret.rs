@@ -133,7 +133,7 @@ impl Secret {
             };
         }
         let file = directory.join(text);
-        if is_key(text) && !file.exists() {
+        if is_key(text) && !files::named(&file, || file.exists()) {
             return Ok(Secret::Inline);
         }
         Ok(Secret::File(file))
@@ -146,7 +146,9 @@ impl Secret {
     /// See [`parse`](Self::parse).
     pub(crate) fn parse_password(text: &str, directory: &Path) -> Result<Self, SourceError> {
         match Secret::parse(text, directory)? {
-            Secret::File(file) if !text.contains(['/', '.']) && !file.exists() => {
+            Secret::File(file)
+                if !text.contains(['/', '.']) && !files::named(&file, || file.exists()) =>
+            {
                 Ok(Secret::Inline)
             }
             secret => Ok(secret),
