@@ -284,8 +284,8 @@ impl<S> ObservedStream<S> {
 impl<S: AsyncRead + Unpin> ObservedStream<S> {
     /// Notices the end of a client whose request waits for a log to grow. hyper does not read
     /// HTTP/1 while a response is pending, but flushes whenever it is polled. Bytes are read ahead,
-    /// because only a read shows the end with every kind of stream. A request whose client sends more
-    /// than [`MAX_AHEAD`] in advance does not wait.
+    /// because only a read shows the end with every kind of stream. A request whose client sends
+    /// more than [`MAX_AHEAD`] in advance does not wait.
     fn look_ahead(&mut self, cx: &mut Context<'_>) {
         let is_http2 = self.frames.is_some();
         if is_http2 || self.activity.waiting.load(RELAXED) == 0 {

@@ -22,7 +22,7 @@ impl Signal {
         self.notify.notify_waiters();
     }
 
-    /// Lowers the flag. Those who have not yet seen it raised wait for the next time.
+    /// Lowers the flag. A task that has not yet seen the raised flag waits for the next time.
     pub(crate) fn lower(&self) {
         self.raised.store(false, Ordering::SeqCst);
     }

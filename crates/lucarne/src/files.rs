@@ -22,7 +22,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
 /// The files that are being read, each with the begin of its read.
 static READING: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
-/// Interval between two looks at the files that are being read.
+/// Interval between two checks of the files that are being read.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Calls `read`. Until `read` returns, the file at `path` is one of [`being_read`].
