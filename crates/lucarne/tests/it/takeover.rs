@@ -377,7 +377,7 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
     assert_has(&said, "staging/400-4e37d15f");
     assert_has(
         &said,
-        "from the 360 published entries to the 400 signed entries",
+        "from the published tree of 360 entries to the signed tree of 400 entries",
     );
     assert_has(&said, "Start that Sunlight again");
     assert!(bundle.exists());
