@@ -1,28 +1,27 @@
 //! Evidence: checkpoints, signed by a log, that contradict the checkpoint which the witness has
 //! recorded. Each one is kept in the lock beside the record, with both signed notes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lucarne_ct::sha256;
 use lucarne_storage::{Lock, LockError, LogId};
-use lucarne_tlog::{Checkpoint, Hash, SignedNote};
-use tokio::sync::Mutex;
+use lucarne_tlog::Checkpoint;
+use tokio::sync::{Mutex, OnceCell};
 
 /// Maximum number of stored contradictions of an origin.
 pub const MOST: usize = 1000;
 
-/// The stored contradictions of all origins.
-#[derive(Debug, Default)]
-pub struct Evidence {
-    /// Heads of the stored checkpoints, by origin, in the order of their numbers.
-    known: Mutex<HashMap<String, Known>>,
-}
+/// The stored contradictions of all known logs, by origin.
+#[derive(Debug)]
+pub struct Evidence(HashMap<String, Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    heads: HashSet<(u64, Hash)>,
-    /// Number of the next stored contradiction.
-    next: usize,
+    /// One request of an origin stores at a time, so that each checkpoint is stored once.
+    storing: Mutex<()>,
+    /// The number of contradictions in the lock, after it was read.
+    count: OnceCell<AtomicUsize>,
 }
 
 /// Two checkpoints of a log that cannot both be true, as stored.
@@ -34,12 +33,12 @@ pub struct Contradiction {
     pub submitted: String,
 }
 
-/// The line between the two notes.
-const SEPARATOR: &str = "\n\u{2260}\n";
+/// The character between the two notes: a control character, which a note cannot contain.
+const SEPARATOR: char = '\u{1e}';
 
 impl Contradiction {
     fn encode(&self) -> Vec<u8> {
-        [&self.recorded, SEPARATOR, &self.submitted].concat().into()
+        format!("{}{SEPARATOR}{}", self.recorded, self.submitted).into()
     }
 
     fn decode(stored: &[u8]) -> Option<Self> {
@@ -50,57 +49,66 @@ impl Contradiction {
             submitted: submitted.to_owned(),
         })
     }
-
-    fn head(&self) -> Option<(u64, Hash)> {
-        let note = SignedNote::parse(self.submitted.as_bytes()).ok()?;
-        let (checkpoint, _) = Checkpoint::parse_extended(&note.text).ok()?;
-        Some((checkpoint.size, checkpoint.root))
-    }
 }
 
 impl Evidence {
+    pub(crate) fn new<'o>(origins: impl Iterator<Item = &'o str>) -> Self {
+        Self(
+            origins
+                .map(|origin| (origin.to_owned(), Known::default()))
+                .collect(),
+        )
+    }
+
     /// Stores a contradiction, unless its checkpoint is already stored or [`MOST`] are. Returns
-    /// whether it is new.
+    /// whether it is new. Two processes may both store a checkpoint that they receive at the same
+    /// time.
     pub(crate) async fn store(
         &self,
         lock: &dyn Lock,
         checkpoint: &Checkpoint,
         contradiction: &Contradiction,
     ) -> Result<bool, LockError> {
-        let mut known = self.known.lock().await;
-        let known = read_on(&mut known, lock, &checkpoint.origin).await?;
-        while known.next < MOST {
-            if !known.heads.insert((checkpoint.size, checkpoint.root)) {
+        let Checkpoint { origin, size, root } = checkpoint;
+        let Some(known) = self.0.get(origin) else {
+            return Ok(false);
+        };
+        let _storing = known.storing.lock().await;
+        // The key of a value that says that this checkpoint is stored.
+        let mark = sha256(&[format!("{origin}\nevidence {size} {root}\n").as_bytes()]);
+        if lock.load(&mark).await?.is_some() {
+            return Ok(false);
+        }
+        let count = known.count(lock, origin).await?;
+        let encoded = contradiction.encode();
+        let number = loop {
+            let number = count.load(Ordering::Relaxed);
+            if number == MOST {
                 return Ok(false);
             }
-            let key = key(&checkpoint.origin, known.next);
-            match lock.create(&key, &contradiction.encode()).await {
-                Ok(()) => {
-                    known.next += 1;
-                    return Ok(true);
-                }
+            match lock.create(&key(origin, number), &encoded).await {
+                Ok(()) => break number,
                 // Another process has stored another one.
                 Err(LockError::Exists { .. }) => {
-                    known.heads.remove(&(checkpoint.size, checkpoint.root));
-                    let before = known.next;
-                    known.read(lock, &checkpoint.origin).await?;
-                    if known.next == before {
-                        return Ok(false);
-                    }
+                    let found = count_from(lock, origin, number + 1).await?;
+                    count.store(found, Ordering::Relaxed);
                 }
-                Err(error) => {
-                    known.heads.remove(&(checkpoint.size, checkpoint.root));
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
+        };
+        count.store(number + 1, Ordering::Relaxed);
+        match lock.create(&mark, number.to_string().as_bytes()).await {
+            Ok(()) | Err(LockError::Exists { .. }) => Ok(true),
+            Err(error) => Err(error),
         }
-        Ok(false)
     }
 
-    /// Returns the number of stored contradictions of an origin.
+    /// Returns the number of stored contradictions of an origin that this process knows.
     pub async fn count(&self, lock: &dyn Lock, origin: &str) -> Result<usize, LockError> {
-        let mut known = self.known.lock().await;
-        Ok(read_on(&mut known, lock, origin).await?.next)
+        match self.0.get(origin) {
+            Some(known) => Ok(known.count(lock, origin).await?.load(Ordering::Relaxed)),
+            None => Ok(0),
+        }
     }
 
     /// Returns a stored contradiction; `None` after the last one, or if the value is damaged.
@@ -114,29 +122,27 @@ impl Evidence {
     }
 }
 
-/// Returns the contradictions of an origin, after reading those that other processes have stored.
-async fn read_on<'k>(
-    known: &'k mut HashMap<String, Known>,
-    lock: &dyn Lock,
-    origin: &str,
-) -> Result<&'k mut Known, LockError> {
-    let known = known.entry(origin.to_owned()).or_default();
-    known.read(lock, origin).await?;
-    Ok(known)
+impl Known {
+    async fn count(&self, lock: &dyn Lock, origin: &str) -> Result<&AtomicUsize, LockError> {
+        let read = async || count_from(lock, origin, 0).await.map(AtomicUsize::new);
+        self.count.get_or_try_init(read).await
+    }
 }
 
-impl Known {
-    async fn read(&mut self, lock: &dyn Lock, origin: &str) -> Result<(), LockError> {
-        while self.next < MOST {
-            let Some(stored) = lock.load(&key(origin, self.next)).await? else {
-                break;
-            };
-            let stored = Contradiction::decode(&stored);
-            self.heads.extend(stored.and_then(|stored| stored.head()));
-            self.next += 1;
+/// Returns the number of contradictions in the lock, which is at least `low`. The numbers have no
+/// gaps: the search doubles its steps, and then halves the interval.
+async fn count_from(lock: &dyn Lock, origin: &str, mut low: usize) -> Result<usize, LockError> {
+    let (mut high, mut step) = (MOST, 0);
+    while low < high {
+        let number = low.midpoint(high).min(low + step);
+        if lock.load(&key(origin, number)).await?.is_some() {
+            low = number + 1;
+            step = 2 * step + 1;
+        } else {
+            high = number;
         }
-        Ok(())
     }
+    Ok(low)
 }
 
 /// Returns the key of a contradiction in the lock. No origin has a newline, so that no key is the

@@ -22,4 +22,4 @@ pub mod witness;
 
 pub use logs::{LogKeys, TrustedKey};
 pub use request::{AddCheckpoint, Malformed, SignSubtree};
-pub use witness::{Refusal, Witness};
+pub use witness::{InvalidWitness, Refusal, Witness};

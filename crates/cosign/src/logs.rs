@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lucarne_ct::CheckpointVerifier;
-use lucarne_tlog::{NoteSignature, SignedNote, VerifierKey};
+use lucarne_tlog::{KeyType, NoteSignature, SignedNote, VerifierKey};
 
 /// The keys of all known logs, by origin.
 #[derive(Debug, Default)]
@@ -24,6 +24,11 @@ impl LogKeys {
         self.0.entry(origin.to_owned()).or_default().push(key);
     }
 
+    /// Returns the origins of all known logs.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Returns the keys of a log; `None` if the log is unknown.
     pub fn of(&self, origin: &str) -> Option<&[TrustedKey]> {
         self.0.get(origin).map(Vec::as_slice)
@@ -31,33 +36,48 @@ impl LogKeys {
 }
 
 impl TrustedKey {
-    /// Returns whether this key has signed the note.
+    /// Returns the lines of this key in the note. All of them are verified.
     ///
     /// # Errors
     /// The reason why a signature of this key is invalid, as text.
-    pub(crate) fn has_signed(&self, note: &SignedNote) -> Result<bool, String> {
-        use lucarne_ct::CheckpointError::Unsigned;
+    pub(crate) fn verified_lines(&self, note: &SignedNote) -> Result<Vec<NoteSignature>, String> {
+        let name_and_id = match self {
+            Self::Note(key) => Some((key.name(), key.id())),
+            Self::Ct(verifier) => verifier
+                .signature_line(note)
+                .map(|line| (line.name.as_str(), line.key_id)),
+        };
+        let mut verified = Vec::new();
+        for line in &note.signatures {
+            if name_and_id == Some((&line.name, line.key_id)) {
+                let alone = SignedNote {
+                    text: note.text.clone(),
+                    signatures: vec![line.clone()],
+                };
+                self.verify(&alone)?;
+                verified.push(line.clone());
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Verifies a note with a single line, which is a line of this key.
+    fn verify(&self, note: &SignedNote) -> Result<(), String> {
         match self {
-            Self::Note(key) => match key.verify(note) {
-                Ok(timestamp) => Ok(timestamp.is_some()),
-                Err(error) => Err(error.to_string()),
-            },
-            Self::Ct(verifier) => match verifier.verify(note.encode().as_bytes()) {
-                Ok(_) => Ok(true),
-                Err(Unsigned) => Ok(false),
-                Err(error) => Err(error.to_string()),
-            },
+            Self::Note(key) => key.verify(note).map(drop).map_err(|e| e.to_string()),
+            Self::Ct(verifier) => {
+                let verified = verifier.verify(note.encode().as_bytes());
+                verified.map(drop).map_err(|e| e.to_string())
+            }
         }
     }
 
-    /// Returns the lines of this key that [`has_signed`](Self::has_signed) verifies.
-    pub(crate) fn lines(&self, note: &SignedNote) -> Vec<NoteSignature> {
+    /// Returns whether signatures of this key cover extension lines. ML-DSA-44 and RFC 6962
+    /// signatures only cover the size and the root.
+    pub(crate) fn signs_extensions(&self) -> bool {
         match self {
-            Self::Note(key) => {
-                let by = |line: &&NoteSignature| line.name == key.name() && line.key_id == key.id();
-                note.signatures.iter().filter(by).cloned().collect()
-            }
-            Self::Ct(verifier) => verifier.signature_line(note).cloned().into_iter().collect(),
+            Self::Note(key) => key.key_type() != KeyType::MlDsa44Cosigner,
+            Self::Ct(_) => false,
         }
     }
 }

@@ -8,6 +8,9 @@ use lucarne_tlog::{Checkpoint, CheckpointError, Hash, NoteError, SignedNote, Sub
 /// Maximum number of hashes in a consistency proof.
 const MAX_PROOF: usize = 63;
 
+/// Maximum number of signature lines of a checkpoint.
+const MAX_SIGNATURES: usize = 64;
+
 /// The reasons why a body is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -42,6 +45,9 @@ pub enum Malformed {
     /// There are too many hashes.
     #[error("the proof has {0} hashes; the maximum is {MAX_PROOF}")]
     Proof(usize),
+    /// There are too many signature lines.
+    #[error("the checkpoint has {0} signature lines; the maximum is {MAX_SIGNATURES}")]
+    Signatures(usize),
     /// The checkpoint is not a signed note.
     #[error(transparent)]
     Note(#[from] NoteError),
@@ -146,6 +152,9 @@ fn hashes(lines: &[&str]) -> Result<Vec<Hash>, Malformed> {
 
 fn checkpoint(note: &str) -> Result<(SignedNote, Checkpoint), Malformed> {
     let note = SignedNote::parse(note.as_bytes())?;
+    if note.signatures.len() > MAX_SIGNATURES {
+        return Err(Malformed::Signatures(note.signatures.len()));
+    }
     let (checkpoint, _) = Checkpoint::parse_extended(&note.text)?;
     Ok((note, checkpoint))
 }

@@ -3,12 +3,13 @@
 
 mod record;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use lucarne_storage::{Lock, LockError};
+use lucarne_storage::{Lock, LockError, LogId};
 use lucarne_tlog::{
-    CosignError, Cosigner, EMPTY_ROOT, NoteSignature, ProofError, SignedNote, verify_consistency,
-    verify_subtree_consistency,
+    CosignError, Cosigner, EMPTY_ROOT, KeyType, NoteSignature, ProofError, SignedNote, VerifierKey,
+    verify_consistency, verify_subtree_consistency,
 };
 
 use self::record::{Record, origin_hash};
@@ -19,12 +20,32 @@ use crate::request::{AddCheckpoint, Malformed, SignSubtree};
 /// Number of attempts to replace a record that other processes replace at the same time.
 const ATTEMPTS: usize = 8;
 
+/// Maximum number of seconds that the clock may be behind the latest cosignature.
+const MAX_CLOCK_LAG: u64 = 60;
+
+/// Longest origin in the message that an ML-DSA-44 key signs, in bytes.
+const MAX_ORIGIN: usize = 255;
+
 /// A witness of the known logs.
 pub struct Witness {
     cosigners: Vec<Cosigner>,
     logs: LogKeys,
     lock: Arc<dyn Lock>,
     evidence: Evidence,
+}
+
+/// The reasons why keys and logs are not a witness.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidWitness {
+    /// There is no key.
+    #[error("a witness must have a key")]
+    NoKey,
+    /// Two cosigners have the same public key.
+    #[error("the witness has the same public key twice: {0}")]
+    SameKey(Box<VerifierKey>),
+    /// An ML-DSA-44 key cannot cosign the checkpoints of this log.
+    #[error("the origin {0:?} is empty or longer than {MAX_ORIGIN} bytes")]
+    Origin(String),
 }
 
 /// The reasons why a witness does not cosign.
@@ -51,6 +72,12 @@ pub enum Refusal {
     /// The witness has no key that cosigns subtrees (status 404).
     #[error("this witness does not cosign subtrees")]
     NoSubtrees,
+    /// Other requests for this log were always faster (status 503).
+    #[error("too many requests for this log at the same time: retry later")]
+    Busy,
+    /// The clock is behind the latest cosignature by this number of seconds (status 503).
+    #[error("the clock of the witness is {0} s behind its latest cosignature: correct the clock")]
+    Clock(u64),
     /// The lock failed (status 503).
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -64,13 +91,35 @@ pub enum Refusal {
 
 impl Witness {
     /// Creates a witness that cosigns with all these keys.
-    pub fn new(cosigners: Vec<Cosigner>, logs: LogKeys, lock: Arc<dyn Lock>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the witness could not cosign the checkpoints of every log with every key.
+    pub fn new(
+        cosigners: Vec<Cosigner>,
+        logs: LogKeys,
+        lock: Arc<dyn Lock>,
+    ) -> Result<Self, InvalidWitness> {
+        let keys: Vec<_> = cosigners.iter().map(Cosigner::verifier).collect();
+        if keys.is_empty() {
+            return Err(InvalidWitness::NoKey);
+        }
+        let mut different = HashSet::new();
+        if let Some(key) = keys.iter().find(|key| !different.insert(key.public_key())) {
+            return Err(InvalidWitness::SameKey(Box::new((*key).clone())));
+        }
+        let ml_dsa = keys
+            .iter()
+            .any(|key| key.key_type() == KeyType::MlDsa44Cosigner);
+        let fits = |origin: &&str| (1..=MAX_ORIGIN).contains(&origin.len());
+        if let Some(origin) = logs.origins().find(|origin| ml_dsa && !fits(origin)) {
+            return Err(InvalidWitness::Origin(origin.to_owned()));
+        }
+        Ok(Self {
+            evidence: Evidence::new(logs.origins()),
             cosigners,
             logs,
             lock,
-            evidence: Evidence::default(),
-        }
+        })
     }
 
     /// Verifies that a checkpoint extends the recorded one, records the checkpoint, and returns the
@@ -85,13 +134,25 @@ impl Witness {
     ) -> Result<Vec<NoteSignature>, Refusal> {
         let request = AddCheckpoint::parse(body)?;
         let origin = &request.checkpoint.origin;
-        let signatures = self.trusted_signatures(origin, &request.note)?;
+        let signatures = self.trusted_signatures(&request)?;
         let key = origin_hash(origin);
         for _ in 0..ATTEMPTS {
             let recorded = self.recorded(origin).await?;
             self.verify(&request, recorded.as_ref()).await?;
 
-            let time = recorded.as_ref().map_or(now, |record| record.time.max(now));
+            let latest = recorded.as_ref().map_or(0, |record| record.time);
+            let lag = latest.saturating_sub(now);
+            if lag > MAX_CLOCK_LAG {
+                return Err(Refusal::Clock(lag));
+            }
+            let time = latest.max(now);
+            // A replay would record the same statements again.
+            if let Some(record) = recorded.as_ref().filter(|record| record.time == time)
+                && record.has(&request.note.text, &signatures)
+                && let Some(cosignatures) = record.cosignatures(&self.cosigners)
+            {
+                return Ok(cosignatures);
+            }
             let cosignatures = self.cosign(&request.note.text, time)?;
             let new = SignedNote {
                 text: request.note.text.clone(),
@@ -110,16 +171,18 @@ impl Witness {
             }
         }
         let recorded = self.recorded(origin).await?;
-        Err(Refusal::Stale(
-            recorded.map_or(0, |record| record.checkpoint.size),
-        ))
+        match recorded.map_or(0, |record| record.checkpoint.size) {
+            size if size == request.old => Err(Refusal::Busy),
+            size => Err(Refusal::Stale(size)),
+        }
     }
 
     async fn recorded(&self, origin: &str) -> Result<Option<Record>, Refusal> {
-        let Some(stored) = self.lock.load(&origin_hash(origin)).await? else {
+        let key = origin_hash(origin);
+        let Some(stored) = self.lock.load(&key).await? else {
             return Ok(None);
         };
-        let record = Record::parse(stored, origin, &self.cosigners);
+        let record = Record::parse(stored, &key, &self.cosigners);
         let damaged = |reason| Refusal::Record(origin.to_owned(), reason);
         record.map(Some).map_err(damaged)
     }
@@ -207,16 +270,22 @@ impl Witness {
     }
 
     /// Returns the recorded checkpoint of the log with this hash of its origin: with the signatures
-    /// of the log that were verified, and the cosignatures of this witness. `None` if nothing was
-    /// cosigned.
+    /// of the log that were verified, and the cosignatures of this witness. `None` if the lock has
+    /// no checkpoint of this origin that this witness has cosigned. The lock may have other values,
+    /// such as checkpoints that are not yet published.
     ///
     /// # Errors
     /// If the lock fails.
-    pub async fn checkpoint(&self, origin_hash: &[u8; 32]) -> Result<Option<Vec<u8>>, LockError> {
-        self.lock.load(origin_hash).await
+    pub async fn checkpoint(&self, origin_hash: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let stored = self.lock.load(origin_hash).await?;
+        let parse = |stored| Record::parse(stored, origin_hash, &self.cosigners).ok();
+        let cosigned = stored.and_then(parse).filter(|record| record.time > 0);
+        Ok(cosigned.map(|record| record.stored))
     }
 
-    /// Returns the number of stored contradictions of a log.
+    /// Returns the number of stored contradictions of a log that this process knows. The first call
+    /// reads the number from the lock. Contradictions that other processes have stored later are
+    /// included after this process stores another one.
     ///
     /// # Errors
     /// If the lock fails.
@@ -225,21 +294,28 @@ impl Witness {
     }
 
     /// Returns the signature lines of the log's trusted keys, all verified.
-    fn trusted_signatures(
-        &self,
-        origin: &str,
-        note: &SignedNote,
-    ) -> Result<Vec<NoteSignature>, Refusal> {
-        let unknown = || Refusal::UnknownLog(origin.to_owned());
+    fn trusted_signatures(&self, request: &AddCheckpoint) -> Result<Vec<NoteSignature>, Refusal> {
+        let (origin, note) = (&request.checkpoint.origin, &request.note);
+        let unknown = || Refusal::UnknownLog(origin.clone());
         let keys = self.logs.of(origin).ok_or_else(unknown)?;
         let mut trusted = Vec::new();
+        let mut extensible = false;
         for key in keys {
-            if key.has_signed(note).map_err(Refusal::Untrusted)? {
-                trusted.extend(key.lines(note));
+            let lines = key.verified_lines(note).map_err(Refusal::Untrusted)?;
+            extensible |= key.signs_extensions() && !lines.is_empty();
+            for line in lines {
+                if !trusted.contains(&line) {
+                    trusted.push(line);
+                }
             }
         }
         if trusted.is_empty() {
             return Err(Refusal::Untrusted("no known key has signed it".to_owned()));
+        }
+        // Anyone can append extension lines to a text that only other types of keys have signed.
+        if !extensible && note.text != request.checkpoint.to_string() {
+            let reason = "no known key has signed the extension lines";
+            return Err(Refusal::Untrusted(reason.to_owned()));
         }
         Ok(trusted)
     }

@@ -2,11 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use lucarne_cosign::{Malformed, Refusal};
-use lucarne_ct::{CheckpointVerifier, LogKey};
-use lucarne_storage::{LockError, LogId, StoreDate};
-use tokio::sync::Barrier;
+use lucarne_cosign::{InvalidWitness, Malformed, Refusal};
+use lucarne_ct::{CheckpointVerifier, LogKey, sha256};
 
 use super::*;
 
@@ -22,6 +19,9 @@ async fn a_growing_log_is_cosigned() {
         let mut other = request.note.signatures[0].clone();
         other.key_id = [0; 4];
         request.note.signatures.insert(0, other);
+        // A repeated line is stored once.
+        let line = request.note.signatures[1].clone();
+        request.note.signatures.push(line);
         let lines = send(&witness, &request).await.unwrap();
         assert_eq!(cosigned(&request.note.text, &lines), NOW);
 
@@ -39,7 +39,7 @@ async fn a_log_of_rfc_6962_signatures_is_cosigned() {
     let verifier = CheckpointVerifier::new(ORIGIN, key.public_key_spki()).unwrap();
     let mut logs = LogKeys::default();
     logs.add(ORIGIN, TrustedKey::Ct(verifier));
-    let witness = Witness::new(cosigners(), logs, Arc::new(memory()));
+    let witness = Witness::new(cosigners(), logs, Arc::new(memory())).unwrap();
     let mut request = Log::new(ORIGIN, 0).request(0, 13);
     let root = request.checkpoint.root;
     assert!(matches!(
@@ -49,11 +49,112 @@ async fn a_log_of_rfc_6962_signatures_is_cosigned() {
     let note = key.sign_checkpoint(ORIGIN, 13, &root, NOW * 1000).unwrap();
     request.note = SignedNote::parse(note.as_bytes()).unwrap();
     send(&witness, &request).await.unwrap();
-    request.note.signatures[0].signature[20] ^= 1;
-    assert!(matches!(
-        send(&witness, &request).await,
-        Err(Refusal::Untrusted(_))
-    ));
+    request.old = 13;
+    // All lines of the key are verified, not only the first one.
+    let mut invalid = request.note.signatures[0].clone();
+    invalid.signature[20] ^= 1;
+    for at in [1, 0] {
+        let mut request = request.clone();
+        request.note.signatures.insert(at, invalid.clone());
+        assert!(matches!(
+            send(&witness, &request).await,
+            Err(Refusal::Untrusted(_))
+        ));
+    }
+}
+
+/// RFC 6962 and ML-DSA-44 signatures do not cover extension lines.
+#[tokio::test]
+async fn unsigned_extension_lines_are_refused() {
+    let log = Log::new(ORIGIN, 0);
+    let ml_dsa = Cosigner::ml_dsa_44(ORIGIN, &[1; 32]).unwrap();
+    let mut logs = LogKeys::default();
+    for key in [&log.key, &ml_dsa] {
+        logs.add(ORIGIN, TrustedKey::Note(key.verifier().clone()));
+    }
+    let witness = Witness::new(cosigners(), logs, Arc::new(memory())).unwrap();
+    let mut request = log.request(0, 5);
+    let signed = ml_dsa.cosign(&request.note.text, NOW).unwrap();
+    request.note.signatures = vec![signed.clone()];
+    send(&witness, &request).await.unwrap();
+
+    request.old = 5;
+    request.note.text += "an extension\n";
+    let refusal = send(&witness, &request).await.unwrap_err();
+    assert!(matches!(&refusal, Refusal::Untrusted(reason) if reason.contains("extension")));
+    let ed25519 = log.key.cosign(&request.note.text, NOW).unwrap();
+    request.note.signatures.push(ed25519);
+    let lines = send(&witness, &request).await.unwrap();
+    assert_eq!(cosigned(&request.note.text, &lines), NOW);
+}
+
+#[tokio::test]
+async fn a_replay_returns_the_recorded_cosignatures() {
+    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), origin_hash(ORIGIN));
+    let old_key = cosigners().into_iter().take(1).collect();
+    let old = Witness::new(old_key, known(&[ORIGIN]), Arc::new(lock.clone())).unwrap();
+    send(&old, &log.request(0, 5)).await.unwrap();
+    // The record has no line of the new key yet.
+    let witness = witness(&[ORIGIN], lock.clone());
+    let mut request = log.request(5, 5);
+    let first = send(&witness, &request).await.unwrap();
+    assert_eq!(cosigned(&request.note.text, &first), NOW);
+    let record = lock.load(&key).await.unwrap();
+
+    assert_eq!(send(&witness, &request).await.unwrap(), first);
+    assert_eq!(lock.load(&key).await.unwrap(), record);
+    // Another signature of the log is recorded.
+    request.note.signatures = vec![log.key.cosign(&request.note.text, NOW + 1).unwrap()];
+    send(&witness, &request).await.unwrap();
+    let record = SignedNote::parse(&lock.load(&key).await.unwrap().unwrap()).unwrap();
+    assert_eq!(record.signatures[0], request.note.signatures[0]);
+}
+
+/// The lock has the checkpoints of this machine's own logs too, before their publication.
+#[tokio::test]
+async fn other_values_of_the_lock_are_not_served() {
+    let (log, lock) = (Log::new(ORIGIN, 0), memory());
+    let witness = witness(&[ORIGIN], lock.clone());
+    send(&witness, &log.request(0, 5)).await.unwrap();
+    let record = lock.load(&origin_hash(ORIGIN)).await.unwrap().unwrap();
+    let mut fork = log.request(5, 5);
+    fork.checkpoint.root = log.roots[6];
+    resign(&mut fork);
+    send(&witness, &fork).await.unwrap_err();
+    let evidence = sha256(&[format!("{ORIGIN}\nevidence 0\n").as_bytes()]);
+
+    let own = LogKey::from_seed(&[7; 32]).unwrap();
+    let committed = own.sign_checkpoint("own.example", 5, &log.roots[5], NOW * 1000);
+    let committed = committed.unwrap().into_bytes();
+    let lease = sha256(&[b"a lease"]);
+    for (key, value) in [
+        (own.log_id().0, committed.clone()),
+        (origin_hash("own.example"), committed),
+        (origin_hash("other.example"), record),
+        (lease, b"{\"holder\":\"one\"}".to_vec()),
+    ] {
+        lock.create(&key, &value).await.unwrap();
+        assert_eq!(witness.checkpoint(&key).await.unwrap(), None);
+    }
+    assert!(lock.load(&evidence).await.unwrap().is_some());
+    assert_eq!(witness.checkpoint(&evidence).await.unwrap(), None);
+}
+
+#[test]
+fn keys_and_origins_are_checked() {
+    let new =
+        |keys, origins: &[&str]| Witness::new(keys, known(origins), Arc::new(memory())).map(drop);
+    assert_eq!(new(vec![], &[ORIGIN]), Err(InvalidWitness::NoKey));
+    let twice = ["w1", "w2"].map(|name| Cosigner::ed25519(name, &[2; 32]).unwrap());
+    let same = InvalidWitness::SameKey(Box::new(twice[1].verifier().clone()));
+    assert_eq!(new(twice.into(), &[ORIGIN]), Err(same));
+
+    let origins = [255, 256].map(|length| "o".repeat(length));
+    assert_eq!(new(cosigners(), &[&origins[0]]), Ok(()));
+    let long = InvalidWitness::Origin(origins[1].clone());
+    assert_eq!(new(cosigners(), &[&origins[1]]), Err(long));
+    let ed25519 = cosigners().into_iter().take(1).collect();
+    assert_eq!(new(ed25519, &[&origins[1]]), Ok(()));
 }
 
 /// Sends a changed request from the recorded size 5 to 13, and returns the refusal. The record must
@@ -160,6 +261,13 @@ fn malformed_bodies() {
     };
     let full = proof(63);
     assert_eq!(AddCheckpoint::parse(full.to_string().as_bytes()), Ok(full));
+    let lines = |lines: usize| {
+        let mut request = good.clone();
+        request.note.signatures = vec![good.note.signatures[0].clone(); lines];
+        request
+    };
+    let full = lines(64);
+    assert_eq!(AddCheckpoint::parse(full.to_string().as_bytes()), Ok(full));
     let larger = AddCheckpoint {
         old: 14,
         ..good.clone()
@@ -175,6 +283,7 @@ fn malformed_bodies() {
         (text.replace("old 5\n", "old 5\r\n"), Malformed::Old),
         (text.replace("old 5\n", "old 5\nAAAA\n"), Malformed::Hash(2)),
         (proof(64).to_string(), Malformed::Proof(64)),
+        (lines(65).to_string(), Malformed::Signatures(65)),
         (larger.to_string(), shrunk),
         (
             text.trim_end().to_owned(),
@@ -210,7 +319,11 @@ async fn times_of_cosignatures() {
     assert_eq!(send(&request, NOW).await.unwrap(), NOW);
     let again = log.request(5, 5);
     assert_eq!(send(&again, NOW + 5).await.unwrap(), NOW + 5);
-    assert_eq!(send(&again, NOW).await.unwrap(), NOW + 5);
+    for now in [NOW, NOW + 5 - 60] {
+        assert_eq!(send(&again, now).await.unwrap(), NOW + 5);
+    }
+    let behind = send(&log.request(5, 13), NOW + 5 - 61).await;
+    assert!(matches!(behind, Err(Refusal::Clock(61))));
 }
 
 #[tokio::test]
@@ -241,87 +354,16 @@ async fn without_a_record_there_is_no_cosignature() {
     }
 }
 
-/// A lock whose first two reads of a record both end before its first change.
-struct Racing {
-    lock: MemoryLock,
-    reads: AtomicUsize,
-    both: Barrier,
-}
-
-#[async_trait]
-impl Lock for Racing {
-    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
-        let loaded = self.lock.load(log).await;
-        if self.reads.fetch_add(1, Ordering::SeqCst) < 2 {
-            self.both.wait().await;
-        }
-        loaded
-    }
-
-    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
-        self.lock.create(log, body).await
-    }
-
-    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
-        self.lock.replace(log, old, new).await
-    }
-
-    async fn check(&self) -> Result<(), LockError> {
-        self.lock.check().await
-    }
-
-    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
-        self.lock.date().await
-    }
-
-    fn location(&self) -> String {
-        self.lock.location()
-    }
-}
-
-struct Shared(Arc<Racing>);
-
-#[async_trait]
-impl Lock for Shared {
-    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
-        self.0.load(log).await
-    }
-
-    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
-        self.0.create(log, body).await
-    }
-
-    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
-        self.0.replace(log, old, new).await
-    }
-
-    async fn check(&self) -> Result<(), LockError> {
-        self.0.check().await
-    }
-
-    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
-        self.0.date().await
-    }
-
-    fn location(&self) -> String {
-        self.0.location()
-    }
-}
-
 /// Two witnesses with one lock and one name receive two branches of a log at the same time, from
 /// the same recorded checkpoint: exactly one branch is cosigned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_never_cosign_a_fork() {
     let branches = [1, 2].map(|branch| Log::new(ORIGIN, branch));
     for pair in 0..100u64 {
-        let racing = Arc::new(Racing {
-            lock: memory(),
-            reads: AtomicUsize::new(2),
-            both: Barrier::new(2),
-        });
+        let racing = Arc::new(Racing::new(memory(), || ()));
         // Half of the pairs race for the first checkpoint, and half for an extension.
         let old = if pair % 2 == 0 { 0 } else { 7 };
-        let witnesses = [(); 2].map(|()| witness(&[ORIGIN], Shared(racing.clone())));
+        let witnesses = [(); 2].map(|()| witness_of(&[ORIGIN], racing.clone()));
         if old > 0 {
             send(&witnesses[0], &branches[0].request(0, old))
                 .await
@@ -341,5 +383,37 @@ async fn two_processes_never_cosign_a_fork() {
         // The lost branch is evidence.
         let contradictions = witnesses[1 - won].contradictions(ORIGIN).await;
         assert_eq!(contradictions.unwrap(), 1);
+    }
+}
+
+/// Other processes replace the record before each attempt.
+#[tokio::test]
+async fn a_request_that_loses_every_swap() {
+    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), origin_hash(ORIGIN));
+    let other = witness(&[ORIGIN], lock.clone());
+    let mut records = Vec::new();
+    for (old, size, now) in [(0, 5, NOW), (5, 5, NOW + 1), (5, 13, NOW + 1)] {
+        let request = log.request(old, size).to_string();
+        other.add_checkpoint(request.as_bytes(), now).await.unwrap();
+        records.push(lock.load(&key).await.unwrap().unwrap());
+    }
+    for last in [1, 2] {
+        lock.tamper(&key, Some(records[1].clone()));
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let (tampered, records, counter) = (lock.clone(), records.clone(), attempts.clone());
+        let racing = Racing::new(lock.clone(), move || {
+            let record = match counter.fetch_add(1, Ordering::SeqCst) {
+                7 => last,
+                attempt => attempt % 2,
+            };
+            tampered.tamper(&key, Some(records[record].clone()));
+        });
+        let witness = witness(&[ORIGIN], racing);
+        let refusal = send(&witness, &log.request(5, 13)).await.unwrap_err();
+        match last {
+            1 => assert!(matches!(refusal, Refusal::Busy), "{refusal}"),
+            _ => assert!(matches!(refusal, Refusal::Stale(13)), "{refusal}"),
+        }
+        assert_eq!(attempts.load(Ordering::SeqCst), 8);
     }
 }

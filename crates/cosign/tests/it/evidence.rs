@@ -1,5 +1,8 @@
 //! Checkpoints that contradict the recorded one.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use lucarne_cosign::evidence::{Evidence, MOST};
 use lucarne_cosign::{Refusal, request::AddCheckpoint};
 
@@ -28,8 +31,9 @@ async fn contradictions_are_stored_once_and_bounded() {
         let sent = send(witness, &contradiction(number)).await;
         assert!(matches!(sent, Err(Refusal::Contradiction)));
     }
-    for witness in [&one, &two] {
-        assert_eq!(witness.contradictions(ORIGIN).await.unwrap(), 3);
+    // The second process knows the contradictions that were stored before its last one.
+    for (witness, known) in [(&one, 3), (&two, 2), (&witness(&[ORIGIN], lock.clone()), 3)] {
+        assert_eq!(witness.contradictions(ORIGIN).await.unwrap(), known);
     }
     // A stale request is evidence too.
     let mut stale = contradiction(3);
@@ -46,6 +50,55 @@ async fn contradictions_are_stored_once_and_bounded() {
         let sent = send(&two, &contradiction(number)).await;
         assert!(matches!(sent, Err(Refusal::Contradiction)));
     }
-    assert_eq!(one.contradictions(ORIGIN).await.unwrap(), MOST);
+    assert_eq!(two.contradictions(ORIGIN).await.unwrap(), MOST);
     assert_eq!(Evidence::get(&lock, ORIGIN, MOST).await.unwrap(), None);
+}
+
+/// The number is found with few reads, and then remembered. No origin waits for the reads of
+/// another one.
+#[tokio::test]
+async fn contradictions_are_counted_fast() {
+    let lock = memory();
+    let other = "other.example";
+    let key = |origin: &str, number| {
+        lucarne_ct::sha256(&[format!("{origin}\nevidence {number}\n").as_bytes()])
+    };
+    for stored in 0..=MOST {
+        let racing = Arc::new(Racing::new(lock.clone(), || ()));
+        let witness = witness_of(&[ORIGIN, other], racing.clone());
+        racing.reads.store(0, Ordering::SeqCst);
+        let counts = async {
+            tokio::join!(
+                witness.contradictions(ORIGIN),
+                witness.contradictions(other)
+            )
+        };
+        let counts = tokio::time::timeout(Duration::from_secs(60), counts).await;
+        let (count, none) = counts.expect("an origin waits for another one");
+        assert_eq!((count.unwrap(), none.unwrap()), (stored, 0));
+        let reads = racing.reads.load(Ordering::SeqCst);
+        assert!(reads <= 21, "{reads} reads of {stored}");
+        assert_eq!(witness.contradictions(ORIGIN).await.unwrap(), stored);
+        assert_eq!(racing.reads.load(Ordering::SeqCst), reads);
+        lock.create(&key(ORIGIN, stored), b"stored").await.unwrap();
+    }
+}
+
+/// No line of a note can be mistaken for the end of the note.
+#[tokio::test]
+async fn extension_lines_do_not_separate() {
+    let (log, lock) = (Log::new(ORIGIN, 0), memory());
+    let witness = witness(&[ORIGIN], lock.clone());
+    let mut requests = [log.request(0, 5), contradiction(0)];
+    for request in &mut requests {
+        request.note.text += "\u{2260}\n\u{241e}\n";
+        request.note.signatures = vec![log.key.cosign(&request.note.text, NOW).unwrap()];
+    }
+    send(&witness, &requests[0]).await.unwrap();
+    let sent = send(&witness, &requests[1]).await;
+    assert!(matches!(sent, Err(Refusal::Contradiction)));
+    let stored = Evidence::get(&lock, ORIGIN, 0).await.unwrap().unwrap();
+    assert_eq!(stored.submitted, requests[1].note.encode());
+    let recorded = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
+    assert_eq!(stored.recorded.as_bytes(), recorded.unwrap());
 }

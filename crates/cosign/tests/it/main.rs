@@ -7,10 +7,13 @@ mod sign_subtree;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
-use lucarne_storage::{Lock, MemoryLock};
+use lucarne_storage::{Lock, LockError, LogId, MemoryLock, StoreDate};
 use lucarne_tlog::*;
+use tokio::sync::Barrier;
 
 const ORIGIN: &str = "log.example/2026h2";
 const NOW: u64 = 1_790_000_000;
@@ -78,12 +81,20 @@ fn cosigners() -> Vec<Cosigner> {
 
 /// Returns a witness of the logs with these origins.
 fn witness(origins: &[&str], lock: impl Lock) -> Witness {
+    witness_of(origins, Arc::new(lock))
+}
+
+fn witness_of(origins: &[&str], lock: Arc<dyn Lock>) -> Witness {
+    Witness::new(cosigners(), known(origins), lock).unwrap()
+}
+
+fn known(origins: &[&str]) -> LogKeys {
     let mut logs = LogKeys::default();
     for origin in origins {
         let key = Log::new(origin, 0).key.verifier().clone();
         logs.add(origin, TrustedKey::Note(key));
     }
-    Witness::new(cosigners(), logs, Arc::new(lock))
+    logs
 }
 
 fn origin_hash(origin: &str) -> [u8; 32] {
@@ -112,4 +123,55 @@ fn cosigned(text: &str, signatures: &[NoteSignature]) -> u64 {
 
 fn memory() -> MemoryLock {
     MemoryLock::new()
+}
+
+/// A lock whose first two reads wait for each other, after `reads` was set to 0.
+struct Racing {
+    lock: MemoryLock,
+    reads: AtomicUsize,
+    both: Barrier,
+    before_replace: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Racing {
+    fn new(lock: MemoryLock, before_replace: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            lock,
+            reads: AtomicUsize::new(2),
+            both: Barrier::new(2),
+            before_replace: Box::new(before_replace),
+        }
+    }
+}
+
+#[async_trait]
+impl Lock for Racing {
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let loaded = self.lock.load(log).await;
+        if self.reads.fetch_add(1, Ordering::SeqCst) < 2 {
+            self.both.wait().await;
+        }
+        loaded
+    }
+
+    async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError> {
+        self.lock.create(log, body).await
+    }
+
+    async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError> {
+        (self.before_replace)();
+        self.lock.replace(log, old, new).await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.lock.check().await
+    }
+
+    async fn date(&self) -> Result<Option<StoreDate>, LockError> {
+        self.lock.date().await
+    }
+
+    fn location(&self) -> String {
+        self.lock.location()
+    }
 }

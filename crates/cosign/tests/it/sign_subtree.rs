@@ -82,10 +82,8 @@ async fn refused_subtrees() {
     once.note.signatures.truncate(1);
     sign(&witness, &once).unwrap();
 
-    let mut logs = LogKeys::default();
-    logs.add(ORIGIN, TrustedKey::Note(log.key.verifier().clone()));
     let old_keys = cosigners().into_iter().take(1).collect();
-    let old = Witness::new(old_keys, logs, Arc::new(memory()));
+    let old = Witness::new(old_keys, known(&[ORIGIN]), Arc::new(memory())).unwrap();
     assert!(matches!(sign(&old, &good), Err(Refusal::NoSubtrees)));
 }
 
