@@ -18,7 +18,7 @@ pub struct Evidence(HashMap<String, Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// One request of an origin stores at a time, so that each checkpoint is stored once.
+    /// Lock of the request that stores, so that each checkpoint of an origin is stored once.
     storing: Mutex<()>,
     /// The number of contradictions in the lock, after it was read.
     count: OnceCell<AtomicUsize>,
@@ -74,7 +74,7 @@ impl Evidence {
             return Ok(false);
         };
         let _storing = known.storing.lock().await;
-        // The key of a value that says that this checkpoint is stored.
+        // The key of a value whose presence means that this checkpoint is stored.
         let mark = sha256(&[format!("{origin}\nevidence {size} {root}\n").as_bytes()]);
         if lock.load(&mark).await?.is_some() {
             return Ok(false);
