@@ -20,8 +20,8 @@ const FIRST: usize = 256 << 10;
 /// Returns the results of `reads`, in order. `bytes` returns the size of a result.
 ///
 /// A finished read that waits for an earlier read counts as in flight. If sizes stay similar, at
-/// most [`AT_ONCE`] bytes are therefore in flight or waiting. If sizes grow suddenly, the reads in
-/// flight, at most [`MOST`], exceed that bound.
+/// most 4 MiB are therefore in flight or waiting. If sizes grow suddenly, the reads in flight, at
+/// most 64, exceed that bound.
 pub fn read_ahead<F: Future>(
     reads: impl Iterator<Item = F>,
     bytes: impl Fn(&F::Output) -> usize,

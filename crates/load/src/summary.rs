@@ -197,6 +197,7 @@ pub struct Protocol {
 
 impl Check {
     /// Returns whether the check has failures that count among `checks`.
+    #[cfg(feature = "html")]
     pub(crate) fn failed(&self) -> bool {
         self.fails > 0 && self.excused.is_none()
     }

@@ -29,6 +29,7 @@ impl Summary {
     }
 
     /// Returns the durations of requests, or of iterations without requests.
+    #[cfg(feature = "html")]
     pub(crate) fn latency(&self, tags: &[(&str, &str)]) -> Option<Metric> {
         let requests = self.select("http_req_duration", tags);
         let requests = requests.filter(|metric| metric.samples() > 0);
