@@ -52,6 +52,7 @@ impl Source for Prefix {
                     break;
                 }
                 Err(error) if attempt == ATTEMPTS => return Err(SourceError::unavailable(error)),
+                // The server must not get the next request earlier than it requested.
                 Err(error) => sleep(pause(&error, attempt)).await,
             }
         }

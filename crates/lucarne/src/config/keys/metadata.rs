@@ -26,7 +26,7 @@ pub(crate) mod shared {
         submission_rate_limit: Shape = Shape::Map(&rate_limit::TABLE), "none";
 
         /// The same for reads. Lucarne's own limits ([`read_limits`](#read_limits)) are in
-        /// `log.v3.json` automatically.
+        /// `log.v3.json` for clients that have limits.
         monitoring_rate_limit: Shape = Shape::Map(&rate_limit::TABLE), "none";
     }
 }
