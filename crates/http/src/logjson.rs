@@ -4,6 +4,7 @@
 //! their logs (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use base64_simd::STANDARD;
 use http::StatusCode;
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use crate::read_limits::{PublishedLimits, ReadLimits};
 use crate::reply::{Response, plain, value};
-use crate::route::Prefix;
 use crate::timestamp::rfc3339;
 
 /// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
@@ -60,9 +60,9 @@ struct LogJson<'a> {
 }
 
 /// The operator, with the names of the fields in a log list.
-#[derive(PartialEq, Serialize)]
+#[derive(Default, PartialEq, Serialize)]
 struct Contact<'a> {
-    name: Cow<'a, str>,
+    name: &'a str,
     email: &'a [String],
 }
 
@@ -163,8 +163,43 @@ struct Operator<'a> {
     tiled_logs: Vec<LogJson<'a>>,
 }
 
-/// Responds to a request for `logs.v3.json`: all logs as one list, grouped by operator, or by host
-/// if the operator is unknown.
+/// The list of an operator's logs (`operator-list-v1`, Chrome's log policy of August 2026).
+#[derive(Serialize)]
+struct OperatorList<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    operator_name: &'a str,
+    /// The URL of the metadata of each log.
+    logs: Vec<Cow<'a, str>>,
+}
+
+const OPERATOR_LIST_SCHEMA: &str =
+    "https://www.certificate-transparency.org/schemas/operator-list-v1.json";
+
+/// Responds to a request for `operator.json`. `None` if the operator is unknown.
+pub(crate) fn operator_list<'l>(logs: impl Iterator<Item = &'l Log>) -> Option<Response> {
+    let mut operator = None;
+    let mut urls = Vec::new();
+    for log in logs {
+        let config = log.config();
+        operator = operator.or(config.metadata.operator.as_ref());
+        urls.push(format!("{}log.v3.json", config.monitoring_prefix).into());
+    }
+    let operator = operator?;
+    urls.extend(operator.logs_elsewhere.iter().map(Cow::from));
+    let mut listed = HashSet::new();
+    urls.retain(|url| listed.insert(url.clone()));
+    let list = OperatorList {
+        schema: OPERATOR_LIST_SCHEMA,
+        operator_name: &operator.name,
+        logs: urls,
+    };
+    let json = serde_json::to_vec_pretty(&list).unwrap_or_default();
+    Some(plain(StatusCode::OK, &value::JSON, &value::MINUTE, json))
+}
+
+/// Responds to a request for `logs.v3.json`: all logs as one list. The name is empty if the operator
+/// is unknown.
 pub(crate) fn list<'l>(
     logs: impl Iterator<Item = &'l Log>,
     reads: Option<&ReadLimits>,
@@ -175,13 +210,7 @@ pub(crate) fn list<'l>(
         let config = log.config();
         now_ms = config.clock.now_ms();
         let mut json = describe(config, &log.state(), log.published().as_deref(), reads);
-        let contact = json.operator.take().unwrap_or_else(|| {
-            let host = Prefix::parse(&config.monitoring_prefix).map(|prefix| prefix.host);
-            Contact {
-                name: format!("the operator of {}", host.unwrap_or_default()).into(),
-                email: &[],
-            }
-        });
+        let contact = json.operator.take().unwrap_or_default();
         match operators.iter_mut().find(|it| it.contact == contact) {
             Some(operator) => operator.tiled_logs.push(json),
             None => operators.push(Operator {
@@ -242,7 +271,7 @@ fn describe<'a>(
         ),
         read_limits: reads.map(PublishedLimits::of),
         operator: metadata.operator.as_ref().map(|operator| Contact {
-            name: (&operator.name).into(),
+            name: &operator.name,
             email: &operator.emails,
         }),
         temporal_interval: interval.map(|(start, end)| Interval {

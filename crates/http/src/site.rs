@@ -22,7 +22,7 @@ use crate::budget::{BudgetMetrics, Client};
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
-use crate::monitoring::{Monitoring, read_only};
+use crate::monitoring::{Monitoring, not_yet, read_only};
 use crate::read_limits::{ReadGate, ReadLimiter, ReadLimits, ReadMetrics, Reading};
 use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
@@ -268,6 +268,10 @@ impl Site {
             "/errors" => error_page::response(),
             "/robots.txt" => robots::response(table.logs()),
             "/logs.v3.json" => logjson::list(table.logs(), limits),
+            "/operator.json" => {
+                let list = logjson::operator_list(table.logs());
+                list.unwrap_or_else(|| not_yet("the operator of these logs is not configured\n"))
+            }
             _ => pages::index(table.logs()),
         }
     }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
 use lucarne_http::{Validity, tls_hosts};
-use lucarne_log::{Fatal, Instances, KnownCheckpoint, KnownCheckpoints, Log, SourceResponse};
+use lucarne_log::{
+    Fatal, Instances, IntendedUse, KnownCheckpoint, KnownCheckpoints, Log, SourceResponse,
+};
 use lucarne_storage::{AssetError, Assets, Lease, Lock, LockError, PosixAssets};
 use tokio::task::JoinSet;
 
@@ -42,6 +44,15 @@ pub(crate) fn log(settings: &LogSettings, roots: &Roots, now_ms: u64, report: &m
             settings.key_path("extraroots"),
             "Google's Merge Delay Monitor Root is not among the roots: Chrome's log policy \
              requires this root, and CCADB does not list it; add the root with `extraroots`",
+        );
+    }
+    let metadata = &settings.metadata;
+    if metadata.intended_use == IntendedUse::Production && metadata.operator.is_none() {
+        report.warning(
+            None,
+            "operator",
+            "an application to a browser's log list requires the operator's name, e-mail \
+             addresses and `/operator.json`: set `operator`",
         );
     }
     let url = &settings.submission.value.url;

@@ -10,7 +10,11 @@ pub(super) fn of_site(endpoints: EndpointSet, path: &str) -> Endpoint {
     let pages = endpoints != EndpointSet::Operations;
     match path {
         "/metrics" | "/health" if operations => Endpoint::Operations,
-        "/" | "/page.css" | "/errors" | "/robots.txt" | "/logs.v3.json" if pages => Endpoint::Page,
+        "/" | "/page.css" | "/errors" | "/robots.txt" | "/logs.v3.json" | "/operator.json"
+            if pages =>
+        {
+            Endpoint::Page
+        }
         _ => Endpoint::Unknown,
     }
 }

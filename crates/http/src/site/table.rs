@@ -45,7 +45,7 @@ impl Table {
         // useless if there is only one log.
         let own = match path {
             "/" => self.listed > 1,
-            "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" => true,
+            "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" | "/operator.json" => true,
             _ => false,
         };
         if own

@@ -27,6 +27,8 @@ pub struct Operator {
     pub name: String,
     /// The contact addresses.
     pub emails: Vec<String>,
+    /// URLs of the metadata of the operator's logs in other processes.
+    pub logs_elsewhere: Vec<String>,
 }
 
 /// The purpose of a log.

@@ -44,6 +44,7 @@ pub(super) fn operator(
     });
     let name = reader.required(&KEYS.name, name, "Example Trust Services");
     let emails = reader.values(&KEYS.emails, values::email);
+    let logs_elsewhere = reader.values(&KEYS.logs, values::metadata_url);
     if section.get(&KEYS.emails).is_none_or(is_empty_list) {
         let message = "is missing; for example `emails: [ct@example.com]`";
         reader.problem(Some(node.line), &KEYS.emails, message);
@@ -51,6 +52,7 @@ pub(super) fn operator(
     Some(Operator {
         name: name?.value,
         emails,
+        logs_elsewhere,
     })
 }
 

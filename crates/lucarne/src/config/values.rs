@@ -8,6 +8,7 @@ use std::num::ParseIntError;
 
 use lucarne_ct::{Oid, OidError};
 use rustls::pki_types::DnsName;
+use url::Url;
 
 pub(crate) use crate::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 
@@ -97,6 +98,8 @@ pub(crate) enum SpellingError {
          and `-`, then `@` and a domain"
     )]
     Email,
+    #[error("is not the URL of a log's metadata such as https://ct.example.com/2027h1/log.v3.json")]
+    MetadataUrl,
 }
 
 /// Parses a log's short name, which labels metrics and messages.
@@ -126,9 +129,46 @@ pub(crate) fn email(text: &str) -> Result<String, SpellingError> {
     Ok(text.to_owned())
 }
 
+/// Parses the URL of a log's `log.v3.json` in another process.
+pub(crate) fn metadata_url(text: &str) -> Result<String, SpellingError> {
+    let url = Url::parse(text).map_err(|_| SpellingError::MetadataUrl)?;
+    let plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    let is_metadata = plain && url.path().ends_with(".json");
+    // Readers compare URLs as text: only the normal form is unique.
+    if !matches!(url.scheme(), "http" | "https") || !is_metadata || url.as_str() != text {
+        return Err(SpellingError::MetadataUrl);
+    }
+    Ok(text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_of_metadata() {
+        for text in [
+            "https://ct.example.com/2027h1/log.v3.json",
+            "http://[::1]:6962/log.v3.json",
+        ] {
+            assert_eq!(metadata_url(text).unwrap(), text);
+        }
+        for text in [
+            "",
+            "ct.example.com/log.v3.json",
+            "/log.v3.json",
+            "file:///log.v3.json",
+            "https://ct.example.com/2027h1/",
+            "https://ct.example.com/log.v3.json?x",
+            "https://ct.example.com/log.v3.json#x",
+            "https://ops@ct.example.com/log.v3.json",
+            "https://CT.example.com/log.v3.json",
+            "https://ct.example.com:443/log.v3.json",
+            "https://ct.example.com/ log.v3.json",
+        ] {
+            assert!(metadata_url(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn email_addresses() {

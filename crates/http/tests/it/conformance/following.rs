@@ -207,6 +207,10 @@ async fn the_logs_are_a_log_list() {
                 config.metadata.operator = (name == "two").then(|| Operator {
                     name: "Example".into(),
                     emails: vec!["ct@example.com".into()],
+                    logs_elsewhere: vec![
+                        "https://c.example/three/log.v3.json".into(),
+                        "https://a.example/one/log.v3.json".into(),
+                    ],
                 });
             })
             .await
@@ -234,12 +238,33 @@ async fn the_logs_are_a_log_list() {
     }
     let json = answer.json();
     let names: Vec<_> = json["operators"].as_array().unwrap().iter().collect();
-    assert_eq!(names[0]["name"], "the operator of a.example");
+    assert_eq!(names[0]["name"], "");
     assert_eq!(names[0]["email"], serde_json::json!([]));
     assert_eq!(names[1]["name"], "Example");
     assert_eq!(names[1]["email"], serde_json::json!(["ct@example.com"]));
     assert!(names[1]["tiled_logs"][0]["operator"].is_null());
     assert_eq!(names.len(), 2);
+
+    // Logs of other processes follow. No log is in the list twice.
+    let answer = server.get("/operator.json").await;
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("application/json"))
+    );
+    let schema = "https://www.certificate-transparency.org/schemas/operator-list-v1.json";
+    let expected = serde_json::json!({
+        "$schema": schema,
+        "operator_name": "Example",
+        "logs": [
+            "https://a.example/one/log.v3.json",
+            "https://b.example/two/log.v3.json",
+            "https://c.example/three/log.v3.json",
+        ],
+    });
+    assert_eq!(answer.json(), expected);
+    let server_of_one = Server::start(vec![one.log.clone()], Limits::default()).await;
+    let answer = server_of_one.get("/operator.json").await;
+    assert_eq!(answer.status, 404, "{}", answer.text());
 
     let robots = server.get("/robots.txt").await;
     assert_eq!(robots.status, 200);

@@ -58,6 +58,7 @@ fn said_of_a_log() -> Metadata {
         operator: Some(Operator {
             name: "Example & Sons".into(),
             emails: vec!["ct@example.com".into(), "ops+ct@example.com".into()],
+            logs_elsewhere: Vec::new(),
         }),
     }
 }

@@ -110,13 +110,17 @@ fn an_operator_can_be_reached() {
     let directory = files();
     let yaml = |operator: &str| with("").replace("logs:\n", &format!("{operator}\nlogs:\n"));
     let (config, problems) = read(
-        &yaml("operator:\n  name: Example Trust\n  emails: ct@example.com"),
+        &yaml(
+            "operator:\n  name: Example Trust\n  emails: ct@example.com\n  \
+             logs: https://ct.example.com/2027h1/log.v3.json",
+        ),
         directory.path(),
     );
     assert_eq!(problems, "");
     let operator = Operator {
         name: "Example Trust".into(),
         emails: vec!["ct@example.com".into()],
+        logs_elsewhere: vec!["https://ct.example.com/2027h1/log.v3.json".into()],
     };
     assert_eq!(config.unwrap().logs[0].metadata.operator, Some(operator));
     for (operator, expected) in [
@@ -135,6 +139,11 @@ fn an_operator_can_be_reached() {
             "operator: {name: \" \", emails: [ct@example.com], email: x}",
             "lucarne.yaml:3: operator.email: no such key; did you mean `emails`?\n\
              lucarne.yaml:3: operator.name: ` ` is empty",
+        ),
+        (
+            "operator: {name: A, emails: [ct@example.com], logs: [https://ct.example.com/2027h1/]}",
+            "lucarne.yaml:3: operator.logs: `https://ct.example.com/2027h1/` is not the URL of a \
+             log's metadata such as https://ct.example.com/2027h1/log.v3.json",
         ),
     ] {
         assert_eq!(said(&yaml(operator)), expected);
