@@ -23,7 +23,7 @@ use crate::data::stored_file::StoredFile;
 use crate::data::tree_head;
 use crate::error::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::error::{Fatal, KnownError, ReadError, SubmitError};
-use crate::index::evidence::seen;
+use crate::index::evidence::{earlier_in_use, seen};
 use crate::log::health::Prober;
 use crate::recovery::foreign_log::{self, ForeignLog};
 use crate::recovery::known_checkpoints::{self, KnownCheckpoint};
@@ -99,6 +99,16 @@ impl Log {
         seen(config)
             .await
             .is_err_and(|fatal| fatal.is_index_in_use())
+    }
+
+    /// Returns whether a process of an earlier version runs the log, with a dedup index that this
+    /// version cannot read. The index of this version can be [built](ForeignLog::index) before that
+    /// process ends.
+    ///
+    /// # Errors
+    /// If the index of the earlier version cannot be opened.
+    pub async fn earlier_index_in_use(config: &LogConfig) -> Result<bool, Fatal> {
+        earlier_in_use(config).await
     }
 
     /// Compares lock, journal, storage and index like the start of a log, and writes nothing.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use serde::{Deserialize, Serialize};
 
 use crate::data::gzip::GrowingGzip;
 use crate::data::names_tile::GrowingNames;
@@ -30,11 +31,17 @@ impl DataEdge {
 }
 
 /// The size and the root of a tree that the log signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeHead {
     pub(crate) size: u64,
+    #[serde(with = "HashBytes")]
     pub(crate) root: Hash,
 }
+
+/// The stored form of a hash.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Hash")]
+struct HashBytes([u8; Hash::LENGTH]);
 
 impl TreeHead {
     pub(crate) const EMPTY: TreeHead = TreeHead {

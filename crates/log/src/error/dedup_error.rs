@@ -16,14 +16,11 @@ pub enum DedupError {
     /// The recorded anchor is invalid.
     #[error("the recorded tree is invalid")]
     Anchor,
-    /// A recorded index and timestamp of an entry are not 16 bytes long.
-    #[error("a value is not 16 bytes long")]
-    Value,
     /// An earlier table could not be written, so no later table may follow.
     #[error("the last table could not be written")]
     Table,
-    /// The database failed. The variant has the text of the error, because the error itself is
-    /// neither `Clone` nor part of the API.
+    /// A read or write failed, or a table is damaged. The variant has the text of the error,
+    /// because the error itself is not `Clone`.
     #[error("{0}")]
-    Database(String),
+    Disk(String),
 }

@@ -11,17 +11,15 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::index::unreadable_entries::{Gap, signed_from};
-
-/// The encoded length of a range, in bytes.
-const RANGE: usize = 24;
 
 /// Time span over which the pace is averaged.
 const WINDOW: Duration = Duration::from_secs(20);
 
 /// Ranges of entries that are not read yet, in ascending order. No two ranges are adjacent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Backlog(Vec<Gap>);
 
 impl Backlog {
@@ -83,29 +81,11 @@ impl Backlog {
         latest_ms.is_some_and(|latest_ms| signed_from(not_before_ms) <= latest_ms)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let numbers = |range: &Gap| [range.first, range.end, range.latest_ms].map(u64::to_be_bytes);
-        self.0.iter().flat_map(numbers).flatten().collect()
-    }
-
-    /// Decodes the output of [`encode`](Self::encode). Returns `None` if `bytes` is invalid, or has
-    /// entries from `indexed` on.
-    pub(crate) fn decode(bytes: &[u8], indexed: u64) -> Option<Backlog> {
-        let (ranges, rest) = bytes.as_chunks::<RANGE>();
-        let ranges = ranges.iter().map(|range| {
-            let (numbers, _) = range.as_chunks::<8>();
-            let number = |n: usize| u64::from_be_bytes(numbers[n]);
-            Gap {
-                first: number(0),
-                end: number(1),
-                latest_ms: number(2),
-            }
-        });
-        let ranges: Vec<_> = ranges.collect();
-        let whole = ranges.iter().all(|range| range.first < range.end);
-        let in_order = ranges.is_sorted_by(|one, next| one.end < next.first);
-        let within = ranges.last().is_none_or(|last| last.end <= indexed);
-        (rest.is_empty() && whole && in_order && within).then_some(Backlog(ranges))
+    /// Returns whether the ranges are in order, not adjacent, and below `indexed`.
+    pub(crate) fn is_valid(&self, indexed: u64) -> bool {
+        let whole = self.0.iter().all(|range| range.first < range.end);
+        let in_order = self.0.is_sorted_by(|one, next| one.end < next.first);
+        whole && in_order && self.0.last().is_none_or(|last| last.end <= indexed)
     }
 }
 
@@ -239,10 +219,6 @@ mod tests {
         backlog.cut(2500..4000, 250 * HOUR);
         assert_eq!(backlog.newest(), Some(range(2000, 2500, 250 * HOUR)));
         assert!(!backlog.may_have(not_before(299)) && backlog.may_have(not_before(298)));
-        assert_eq!(
-            Backlog::decode(&backlog.encode(), 2500),
-            Some(backlog.clone())
-        );
         // A range that does not end at the end of the newest range is ignored.
         backlog.cut(2400..2501, 0);
         assert_eq!(backlog.entries(), 1500);
@@ -250,27 +226,19 @@ mod tests {
         assert_eq!(backlog.newest(), Some(range(0, 1000, 100 * HOUR)));
         backlog.cut(0..1000, 0);
         assert_eq!(backlog, Backlog::default());
-        assert_eq!(Backlog::decode(&[], 0), Some(backlog));
     }
 
     #[test]
-    fn what_is_no_backlog_is_not_read_as_one() {
-        let bytes = |ranges: &[Gap]| Backlog(ranges.to_vec()).encode();
-        let sound = bytes(&[range(0, 5, 1), range(7, 9, 2)]);
-        assert!(Backlog::decode(&sound, 9).is_some());
-        assert_eq!(
-            Backlog::decode(&sound, 8),
-            None,
-            "beyond what was gone through"
-        );
-        assert_eq!(Backlog::decode(&sound[1..], 9), None);
+    fn invalid_ranges_are_no_backlog() {
+        let valid = Backlog(vec![range(0, 5, 1), range(7, 9, 2)]);
+        assert!(valid.is_valid(9) && !valid.is_valid(8) && Backlog::EMPTY.is_valid(0));
         for wrong in [
             [range(5, 5, 1), range(7, 9, 2)],
             [range(7, 9, 2), range(0, 5, 1)],
             [range(0, 8, 1), range(7, 9, 2)],
             [range(0, 7, 1), range(7, 9, 2)],
         ] {
-            assert_eq!(Backlog::decode(&bytes(&wrong), 9), None, "{wrong:?}");
+            assert!(!Backlog(wrong.to_vec()).is_valid(9), "{wrong:?}");
         }
     }
 

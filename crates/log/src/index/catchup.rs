@@ -5,6 +5,7 @@
 //! before the log takes submissions. A large backlog is read while the log is open, from the
 //! newest entry to the oldest. The log can then soon distinguish new submissions from duplicates in
 //! most cases. An index without any entry begins with a snapshot, if there is one (`snapshot.rs`).
+//! The index of an earlier version is removed when the backlog has been empty for an hour.
 //!
 //! Every entry from a tile is verified against the signed root: its leaf hash must match the tree.
 //! If a tile does not match, the index uses only the entries with the right hashes. The other
@@ -39,6 +40,10 @@ pub(crate) use self::history::examine;
 
 /// The pause before a failed read is retried, and before the tiles of gaps are reread.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The time from the last entry of the backlog to the removal of an earlier version's index. A
+/// hand-over that fails, or a downgrade, needs the earlier index.
+const KEEP_EARLIER: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 3600 });
 
 /// The time between two log lines about the progress of reading.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -105,6 +110,7 @@ pub(crate) async fn attend(
             // Give the store time to recover before the next attempt.
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        remove_earlier(log).await;
     };
     let mending = mend::again_and_again(log, dedup);
     let snapshots = snapshot::keep(log, dedup);
@@ -115,6 +121,23 @@ pub(crate) async fn attend(
 async fn read_on(log: &LogIndex, dedup: &Arc<Dedup>, tree: &Tree) -> Result<(), Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     read_backlog(log, &source, dedup).await
+}
+
+/// Removes the index of an earlier version after [`KEEP_EARLIER`]. If that fails, the next session
+/// of the log retries.
+async fn remove_earlier(log: &LogIndex) {
+    tokio::time::sleep(KEEP_EARLIER).await;
+    let (name, path) = (&log.config.shortname, log.config.cache.clone());
+    let removed = spawn_blocking(move || dedup::earlier::remove(&path)).await;
+    match removed.map_err(panicked).flatten() {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(log = name, "removed the dedup index of an earlier version"),
+        Err(error) => tracing::warn!(
+            log = name,
+            %error,
+            "cannot remove the dedup index of an earlier version"
+        ),
+    }
 }
 
 /// Reads the backlog until it is empty, the newest entries first.

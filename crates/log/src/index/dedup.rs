@@ -2,9 +2,8 @@
 //!
 //! Keys are full SHA-256 identities; the value is the place of the entry. The newest 65,536 places
 //! are kept in memory, and then sorted and written as one table (`table.rs`). Tables are merged in
-//! the background (`tables.rs`). Small values that change are in fjall: the log of the index, the
-//! number of indexed entries, the list of tables, the gaps, and the places that were filled in
-//! later.
+//! the background (`tables.rs`). Small values that change are in one file (`anchor.rs`): the log of
+//! the index, the number of indexed entries, the list of tables and the gaps.
 //!
 //! The index follows the log and is never ahead of it: the number of indexed entries is recorded
 //! after the table is durable, and entries that a crash has lost are read from the log's own tiles.
@@ -15,8 +14,8 @@
 //! find the entries of the table.
 //!
 //! The index is bound to one history of the log by its [`Anchor`]: one value with the number of
-//! indexed entries, and the size and root of a tree that begins with them. The anchor is recorded
-//! with each round before a place of that round can be in a table. After any crash, the recorded
+//! indexed entries, and the size and root of a tree that begins with them. The tree is recorded
+//! with each round, and again together with each new list of tables. After any crash, the recorded
 //! tree has every entry of the tables, and shows whether cache and log have the same history
 //! (`catchup.rs`). A single wrong place is detected when it is used (`submission/proof.rs`).
 //!
@@ -28,25 +27,27 @@
 //! longer used.
 //!
 //! `dedup.rs` has the lookups. `opening.rs` opens and rebuilds an index, and `writing.rs` adds
-//! entries.
+//! entries. `earlier.rs` removes the index of an earlier version.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fjall::{Database, Keyspace};
 use lucarne_ct::Identity;
 use parking_lot::{Mutex, RwLock};
 
+use self::anchor::AnchorFile;
 use self::failure::Failure;
 use self::merger::Merger;
 use crate::data::tree::TreeHead;
-use crate::error::{DedupError, Fatal};
+use crate::error::Fatal;
 use crate::index::backlog::{Backlog, Pace};
 use crate::index::unreadable_entries::{Gap, Gaps};
 
 mod anchor;
+pub(crate) mod earlier;
 mod failure;
 mod filter;
 mod merger;
@@ -61,6 +62,7 @@ pub(crate) use self::anchor::{Anchor, LeafPosition};
 pub(crate) use self::failure::{Unusable, last_seen};
 pub(crate) use self::opening::set_aside;
 pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, first_record};
+pub(crate) use self::sealed::{load, replace};
 pub(crate) use self::table::Record;
 pub(crate) use self::tables::Tables;
 
@@ -70,38 +72,26 @@ pub(crate) const TABLE_ENTRIES: usize = 1 << 16;
 /// Number of entries that are read from the tiles for one table: 12 MB in memory.
 pub(crate) const PART: u64 = 1 << 18;
 
-/// The number of indexed entries, and their tree.
-const ANCHOR: &[u8] = b"anchor of tables";
-/// The anchor of an index without tables. Versions without tables use only this key, so the key
-/// must not exist together with tables.
-const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
-const DISTRUSTED: &[u8] = b"distrusted";
+/// The folder of the tables.
+const TABLES: &str = "tables";
 
 /// The dedup index of one log.
 pub(crate) struct Dedup {
     path: PathBuf,
-    database: Database,
     tables: Arc<Tables>,
     merger: Merger,
-    /// The places of entries that were unreadable at first, and all places of an index without
-    /// tables.
-    places: Keyspace,
-    has_places: AtomicBool,
-    meta: Keyspace,
-    /// Whether the anchor is still recorded as in an index without tables.
-    old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
-    /// Held while an anchor is recorded, so that each anchor follows the last anchor.
-    noting: Mutex<()>,
+    /// Locked while tables and anchor change, before the list of tables.
+    file: Arc<Mutex<AnchorFile>>,
     /// The indexed entries that could not be read.
     pub(crate) gaps: Gaps,
     /// The pace at which the backlog is read.
     pub(crate) pace: Pace,
-    /// The number of indexed entries, if the index has the previous format, which records no tree.
-    pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
     /// The failure after which the index is not written any more.
     ended: Mutex<Option<Failure>>,
+    /// Excludes other processes, and is released last.
+    _lock: File,
 }
 
 /// The places that are not in a table yet.
@@ -144,14 +134,6 @@ pub(crate) enum Unknown {
 }
 
 impl Dedup {
-    /// Returns the reason why the index must be rebuilt, if there is one.
-    pub(crate) fn unusable(&self) -> Option<Unusable> {
-        match self.unbound {
-            Some(_) => Some(Unusable::Older),
-            None => self.is_distrusted().then_some(Unusable::Distrusted),
-        }
-    }
-
     /// Returns the number of indexed entries. The index has all entries below this number except
     /// for backlog and gaps, and no other entries.
     pub(crate) fn indexed(&self) -> u64 {
@@ -193,7 +175,7 @@ impl Dedup {
             return Ok(Some(place));
         }
         // A place that has left memory since is in a table now.
-        if self.has_places.load(Ordering::SeqCst) || self.tables.need_disk(identity) {
+        if self.tables.need_disk(identity) {
             return Err(NeedsDisk);
         }
         Ok(None)
@@ -201,26 +183,12 @@ impl Dedup {
 
     /// Finds the position of this identity in the log.
     pub(crate) fn find(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
-        self.caught(|| self.looked_up(identity))
-    }
-
-    fn looked_up(&self, identity: &Identity) -> Result<Option<LeafPosition>, Fatal> {
         if let Some(place) = self.unflushed_place(identity) {
             return Ok(Some(place));
         }
         // A place that has left memory since is in a table now.
         let found = self.tables.find(identity);
-        let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
-        if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
-            return Ok(found);
-        }
-        let value = self.places.get(identity.0).map_err(|e| self.fatal(&e))?;
-        match value {
-            None => Ok(None),
-            Some(bytes) => LeafPosition::decode(&bytes)
-                .map(Some)
-                .ok_or_else(|| self.unsound(DedupError::Value)),
-        }
+        found.map_err(|error| self.fatal(&error))
     }
 
     fn unflushed_place(&self, identity: &Identity) -> Option<LeafPosition> {
@@ -261,4 +229,4 @@ impl Unflushed {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

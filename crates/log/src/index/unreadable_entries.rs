@@ -6,11 +6,9 @@
 //! 7.1.2.7). If notBefore is more than 48 hours after the newest timestamp of the gap, the
 //! certificate did not exist at that time.
 
-use std::collections::BTreeMap;
-
-use fjall::Keyspace;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
 
 /// Maximum time from a certificate's signature to its notBefore.
 pub(crate) const POSTDATED_MS: u64 = 48 * 3600 * 1000;
@@ -18,10 +16,8 @@ pub(crate) const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 /// Maximum number of gaps whose tiles a message lists.
 const NAMED: usize = 5;
 
-const PREFIX: &[u8] = b"unknown ";
-
 /// A range of unknown entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gap {
     /// Index of the first entry.
     pub(crate) first: u64,
@@ -38,27 +34,6 @@ impl Gap {
         let tile = Tile::new(Level::Data, self.first / TILE_WIDTH, TILE_WIDTH as u16);
         tile.map(|tile| tile.path()).unwrap_or_default()
     }
-
-    pub(crate) fn key(&self) -> Vec<u8> {
-        [PREFIX, &self.first.to_be_bytes()].concat()
-    }
-
-    pub(crate) fn value(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.end.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.latest_ms.to_be_bytes());
-        bytes
-    }
-
-    fn decode(key: &[u8], value: &[u8]) -> Option<Gap> {
-        let first = key.strip_prefix(PREFIX)?;
-        let (end, latest_ms) = value.split_at_checked(8)?;
-        Some(Gap {
-            first: u64::from_be_bytes(first.try_into().ok()?),
-            end: u64::from_be_bytes(end.try_into().ok()?),
-            latest_ms: u64::from_be_bytes(latest_ms.try_into().ok()?),
-        })
-    }
 }
 
 /// All gaps, in memory.
@@ -67,45 +42,29 @@ pub(crate) struct Gaps(RwLock<KnownGaps>);
 
 #[derive(Default)]
 struct KnownGaps {
-    gaps: BTreeMap<u64, Gap>,
+    /// Gaps in ascending order.
+    gaps: Vec<Gap>,
     /// Upper bound of the timestamps in all gaps; `None` without gaps.
     latest_ms: Option<u64>,
 }
 
 impl Gaps {
-    pub(crate) fn load(&self, meta: &Keyspace) -> fjall::Result<()> {
-        let mut noted = Vec::new();
-        for pair in meta.prefix(PREFIX) {
-            let (key, value) = pair.into_inner()?;
-            // A gap that cannot be decoded may contain any entry.
-            noted.push(Gap::decode(&key, &value).unwrap_or(Gap {
-                first: 0,
-                end: u64::MAX,
-                latest_ms: u64::MAX,
-            }));
-        }
-        self.replace(&[], &noted);
-        Ok(())
-    }
-
-    pub(crate) fn replace(&self, before: &[Gap], after: &[Gap]) {
-        let KnownGaps { gaps, latest_ms } = &mut *self.0.write();
-        for gap in before {
-            gaps.remove(&gap.first);
-        }
-        gaps.extend(after.iter().map(|gap| (gap.first, *gap)));
-        *latest_ms = gaps.values().map(|gap| gap.latest_ms).max();
+    /// Replaces all gaps.
+    pub(crate) fn set(&self, mut gaps: Vec<Gap>) {
+        gaps.sort_unstable_by_key(|gap| gap.first);
+        let latest_ms = gaps.iter().map(|gap| gap.latest_ms).max();
+        *self.0.write() = KnownGaps { gaps, latest_ms };
     }
 
     /// Returns all gaps in order.
     pub(crate) fn all(&self) -> Vec<Gap> {
-        self.0.read().gaps.values().copied().collect()
+        self.0.read().gaps.clone()
     }
 
     /// Formats the paths of the tiles of the first gaps, for messages.
     pub(crate) fn tiles(&self) -> String {
         let known = self.0.read();
-        let mut tiles: Vec<_> = known.gaps.values().map(Gap::tile).take(NAMED).collect();
+        let mut tiles: Vec<_> = known.gaps.iter().map(Gap::tile).take(NAMED).collect();
         tiles.dedup();
         tiles.join(", ")
     }
@@ -113,7 +72,7 @@ impl Gaps {
     /// Returns the number of unknown entries.
     pub(crate) fn entries(&self) -> u64 {
         let gaps = &self.0.read().gaps;
-        gaps.values().map(|gap| gap.end - gap.first).sum()
+        gaps.iter().map(|gap| gap.end - gap.first).sum()
     }
 
     /// Returns whether an entry with this notBefore, in Unix milliseconds, may be in a gap.
@@ -144,8 +103,7 @@ mod tests {
             end: 5,
             latest_ms: 1000 * hour,
         };
-        assert_eq!(Gap::decode(&gap.key(), &gap.value()), Some(gap));
-        gaps.replace(&[], &[gap]);
+        gaps.set(vec![gap]);
         assert_eq!(gaps.entries(), 2);
         let hours = |n: i64| gaps.may_have(Some(n * 3600 * 1000));
         assert!(gaps.may_have(None) && hours(-5) && hours(0) && hours(1000) && hours(1048));
@@ -154,9 +112,9 @@ mod tests {
             latest_ms: u64::MAX,
             ..gap
         };
-        gaps.replace(&[gap], &[open]);
+        gaps.set(vec![open]);
         assert!(gaps.may_have(Some(i64::MAX)));
-        gaps.replace(&[open], &[]);
+        gaps.set(Vec::new());
         assert_eq!((gaps.entries(), gaps.may_have(None)), (0, false));
     }
 }

@@ -9,22 +9,20 @@
 //! The index can be lost at any time, and is rebuilt from the hash tiles of level 0.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lucarne_ct::{Identity, LogId};
 use lucarne_tlog::Hash;
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
-use crate::index::dedup::{LeafPosition, Record, TABLE_ENTRIES, Tables};
+use crate::index::dedup::{self, LeafPosition, Record, TABLE_ENTRIES, Tables};
 
 const MAGIC: &[u8; 8] = b"leaves 1";
 const LIST: &str = "list";
 const TABLES: &str = "tables";
-const SUM: usize = 8;
 /// Number of leaves in memory that become a table. Tests use a smaller number.
 pub(super) const TABLE: usize = if cfg!(test) { 1 << 10 } else { TABLE_ENTRIES };
 
@@ -44,10 +42,9 @@ impl LeafIndex {
     /// [`io::ErrorKind::InvalidData`] if the index is damaged or belongs to another log.
     pub(super) fn open(folder: &Path, owner: LogId) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let list = match fs::read(folder.join(LIST)) {
-            Ok(bytes) => decode(&bytes, owner).ok_or_else(unreadable)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
+        let list = match dedup::load(&folder.join(LIST))? {
+            Some(content) => decode(&content, owner).ok_or_else(unreadable)?,
+            None => Vec::new(),
         };
         let tables = Tables::open(folder.join(TABLES), &list)?;
         Ok(LeafIndex {
@@ -134,9 +131,7 @@ impl LeafIndex {
         }
         records.sort_unstable_by_key(|(key, _)| *key);
         let table = self.tables.write(&records)?;
-        self.tables
-            .change(&[], table, |list| self.note(&list))
-            .map_err(io::Error::other)?;
+        self.tables.change(&[], table, |list| self.note(&list))?;
         self.newest.write().clear();
         Ok(())
     }
@@ -152,9 +147,7 @@ impl LeafIndex {
             let Some(merged) = self.tables.merge(&due)? else {
                 return Ok(());
             };
-            self.tables
-                .change(&due, merged, |list| self.note(&list))
-                .map_err(io::Error::other)?;
+            self.tables.change(&due, merged, |list| self.note(&list))?;
             self.tables.remove(&due)?;
         }
         Ok(())
@@ -166,14 +159,10 @@ impl LeafIndex {
     }
 
     /// Writes the list of tables durably and atomically.
-    fn note(&self, list: &[u8]) -> fjall::Result<()> {
-        let (path, new) = (self.folder.join(LIST), self.folder.join("list.new"));
-        let mut file = File::create(&new)?;
-        file.write_all(&encode(list, self.owner))?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(&self.folder)?.sync_all()?;
-        Ok(())
+    fn note(&self, list: &[u64]) -> io::Result<()> {
+        let list: Vec<u8> = list.iter().flat_map(|id| id.to_be_bytes()).collect();
+        let content = [&MAGIC[..], &self.owner.0, &list].concat();
+        dedup::replace(&self.folder.join(LIST), content)
     }
 }
 
@@ -185,20 +174,15 @@ fn record(leaf: &Hash, index: u64) -> Record {
     (Identity(leaf.0), place)
 }
 
-fn encode(list: &[u8], owner: LogId) -> Vec<u8> {
-    let content = [&MAGIC[..], &owner.0, list].concat();
-    let sum = xxh3_64(&content).to_be_bytes();
-    [&content[..], &sum].concat()
-}
-
-/// Returns the numbers of the tables; `None` if the list is damaged or belongs to another log.
-fn decode(bytes: &[u8], owner: LogId) -> Option<Vec<u8>> {
-    let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM)?)?;
+/// Returns the numbers of the tables; `None` if the list is invalid or belongs to another log.
+fn decode(content: &[u8], owner: LogId) -> Option<Vec<u64>> {
     let list = content.strip_prefix(MAGIC)?.strip_prefix(&owner.0)?;
-    (xxh3_64(content).to_be_bytes() == sum).then(|| list.to_vec())
+    let (list, rest) = list.as_chunks();
+    rest.is_empty()
+        .then(|| list.iter().map(|id| u64::from_be_bytes(*id)).collect())
 }
 
 fn unreadable() -> io::Error {
-    let problem = "the list of tables is unreadable, or belongs to another log";
+    let problem = "the list of tables is invalid, or belongs to another log";
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }

@@ -114,7 +114,7 @@ impl LogSettings {
             policy: self.policy.clone(),
             verification: Arc::default(),
             rounds: self.rounds.sequencer.clone(),
-            cache: self.cache.value.join("dedup"),
+            cache: self.cache.value.join("index"),
             rfc6962_reads: (self.rounds.rfc6962_reads).then(|| self.cache.value.join("leaves")),
             scrub: self.rounds.scrub.config(&self.cache.value),
             known: self.known_checkpoints(),

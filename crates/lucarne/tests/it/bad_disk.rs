@@ -95,12 +95,12 @@ fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Se
         end(&site, &load, &mut server).await;
         assert!(disk.has_lost());
         if server.try_wait().unwrap().is_some() {
-            let index = files(&site.path().join("small-cache/dedup"));
+            let index = files(&site.path().join("small-cache/index"));
             index.iter().for_each(|file| disk.forget_memory(file));
             server = start();
         }
         site.reaches("small", "running").await;
-        let aside = files(&site.path().join("small-cache/dedup.damaged-1"));
+        let aside = files(&site.path().join("small-cache/index.damaged-1"));
         let (said, aside): (Vec<_>, Vec<_>) =
             aside.iter().partition(|file| file.ends_with("failed"));
         assert_eq!(said.len(), 1, "the file that says so is new: {said:?}");

@@ -38,13 +38,13 @@ pub enum IndexInconsistency {
     #[error(
         "the dedup index in {} belongs to the log with ID {}, and the key of this log (`secret`) \
          has ID {owner}: configure the right key, or give this log its own `cache`",
-        .path.display(), .found.map_or_else(|| "none".to_owned(), |id| id.to_string())
+        .path.display(), .found
     )]
     OtherLog {
         /// Directory of the index.
         path: PathBuf,
-        /// The ID of the index's log; `None` if the ID cannot be read.
-        found: Option<LogId>,
+        /// The ID of the index's log.
+        found: LogId,
         /// The ID of this log.
         owner: LogId,
     },

@@ -12,6 +12,7 @@ use crate::data::tree::{Tree, TreeHead};
 use crate::error::inconsistency::{IndexInconsistency, IndexSeen};
 use crate::error::{Away, Fatal, ReadError};
 use crate::index::dedup::{Dedup, Unusable, last_seen};
+use crate::index::evidence;
 use crate::index::log_index::LogIndex;
 use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
@@ -51,7 +52,7 @@ async fn close(dedup: Dedup) {
 }
 
 /// Compares the index, if there is one, with the log: `tree` is the tree in storage, and `signed`
-/// the number of signed entries. Creates no index. If the index has more entries than storage, but
+/// the number of signed entries. Writes nothing. If the index has more entries than storage, but
 /// not more than `signed`, the histories cannot be compared before the journal is published: the
 /// function then reports no error.
 ///
@@ -64,23 +65,21 @@ pub(crate) async fn examine(
     tree: &Tree,
     signed: u64,
 ) -> Result<(), Fatal> {
-    let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let looked = spawn_blocking(move || Dedup::look(&path, owner)).await;
-    let seen = match looked.map_err(|error| failed(&config.cache, &error))? {
+    let seen = match evidence::newest_seen(config).await {
         Ok(Some(seen)) => seen,
         Ok(None) | Err(Fatal::Dedup { damaged: true, .. }) => return Ok(()),
         Err(fatal) => return Err(fatal),
     };
-    if seen > signed {
-        return Err(rolled_back(config, lock, seen, signed));
+    if seen.size > signed {
+        return Err(rolled_back(config, lock, seen.size, signed));
     }
-    if seen > tree.size() {
+    if seen.size > tree.size() {
         return Ok(());
     }
     let verified =
         VerifiedTiles::of_store(assets.clone(), read_cache(KEPT), DamagedFiles::default());
     let source = Source::new(&*assets, &verified, tree);
-    judged(config, lock, &source).await.map(drop)
+    same_history(config, lock, seen, &source).await
 }
 
 /// Returns the index, if it belongs to this history of the log; or the reason to rebuild it.
@@ -100,15 +99,12 @@ async fn judged(
         .map_err(|error| failed(&config.cache, &error))?;
     match opened {
         Ok(dedup) => {
-            match dedup.unbound {
-                Some(seen) => not_behind(config, lock, seen, source.tree)?,
-                None => same_history(config, lock, dedup.anchor().head, source).await?,
-            }
-            let Some(unusable) = dedup.unusable() else {
+            same_history(config, lock, dedup.anchor().head, source).await?;
+            if !dedup.is_distrusted() {
                 return Ok(Ok(dedup));
-            };
+            }
             close(dedup).await;
-            Ok(Err(unusable))
+            Ok(Err(Unusable::Distrusted))
         }
         Err(Fatal::Dedup {
             problem,
@@ -121,14 +117,6 @@ async fn judged(
             Ok(Err(Unusable::Damaged(problem)))
         }
         Err(fatal) => Err(fatal),
-    }
-}
-
-fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
-    if seen > tree.size() {
-        Err(rolled_back(config, lock, seen, tree.size()))
-    } else {
-        Ok(())
     }
 }
 
@@ -152,7 +140,9 @@ async fn same_history(
     indexed: TreeHead,
     source: &Source<'_>,
 ) -> Result<(), Fatal> {
-    not_behind(config, lock, indexed.size, source.tree)?;
+    if indexed.size > source.tree.size() {
+        return Err(rolled_back(config, lock, indexed.size, source.tree.size()));
+    }
     let path = config.cache.clone();
     let root = source
         .verified

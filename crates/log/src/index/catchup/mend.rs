@@ -8,7 +8,7 @@ use lucarne_tlog::TILE_WIDTH;
 use super::source::Source;
 use super::{LOOK_AGAIN, blocking};
 use crate::error::Fatal;
-use crate::index::dedup::Dedup;
+use crate::index::dedup::{self, Dedup, Record};
 use crate::index::log_index::LogIndex;
 use crate::index::unreadable_entries::Gap;
 
@@ -21,39 +21,68 @@ pub(super) async fn again_and_again(log: &LogIndex, dedup: &Arc<Dedup>) -> Infal
             continue;
         };
         let source = Source::new(&*log.assets, log.reader.tiles(), &tree);
-        let gaps = dedup.gaps.all();
-        for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
-            if let Err(error) = mend(dedup, &source, of_tile).await {
-                tracing::warn!(log = log.config.shortname, %error, "dedup index: cannot fill \
-                                                                    gaps, retrying");
-            }
+        if let Err(error) = fill(log, dedup, &source).await {
+            let name = &log.config.shortname;
+            tracing::warn!(log = name, %error, "dedup index: cannot fill gaps, retrying");
         }
         log.note(dedup);
     }
 }
 
-/// Reads the tile of these gaps, and fills the gaps whose entries are right.
-async fn mend(dedup: &Arc<Dedup>, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
-    let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
-        return Ok(());
-    };
-    let found = source.read(tile).await?;
-    let within = |index: u64| {
-        gaps.iter()
-            .find(|gap| (gap.first..gap.end).contains(&index))
-    };
-    let mut entries = found.entries;
-    entries.retain(|(_, place)| within(place.index).is_some());
-    if entries.is_empty() {
-        return Ok(());
+/// Gaps whose entries were read.
+#[derive(Default)]
+struct Filled {
+    entries: Vec<Record>,
+    before: Vec<Gap>,
+    /// The parts of the gaps that are left.
+    after: Vec<Gap>,
+}
+
+/// Reads the tiles of all gaps, and adds their entries in as few tables as a backlog of the size.
+async fn fill(log: &LogIndex, dedup: &Arc<Dedup>, source: &Source<'_>) -> Result<(), Fatal> {
+    let gaps = dedup.gaps.all();
+    let mut filled = Filled::default();
+    for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
+        if let Err(error) = filled.read(source, of_tile).await {
+            let name = &log.config.shortname;
+            tracing::warn!(log = name, %error, "dedup index: cannot read a tile, retrying");
+        }
+        if filled.entries.len() as u64 >= dedup::PART {
+            std::mem::take(&mut filled).write(dedup).await?;
+        }
     }
-    let mut left = found.gaps;
-    left.retain(|gap| within(gap.first).is_some());
-    for gap in &mut left {
+    filled.write(dedup).await
+}
+
+impl Filled {
+    /// Reads the tile of these gaps, and adds the entries that are right.
+    async fn read(&mut self, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
+        let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
+            return Ok(());
+        };
+        let mut found = source.read(tile).await?;
+        let within = |index: u64| gaps.iter().any(|gap| (gap.first..gap.end).contains(&index));
+        found.entries.retain(|(_, place)| within(place.index));
+        if found.entries.is_empty() {
+            return Ok(());
+        }
+        found.gaps.retain(|gap| within(gap.first));
         let bound = gaps.iter().map(|gap| gap.latest_ms).max();
-        gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
+        for gap in &mut found.gaps {
+            gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
+        }
+        self.entries.append(&mut found.entries);
+        self.before.extend(gaps);
+        self.after.append(&mut found.gaps);
+        Ok(())
     }
-    tracing::info!(tile, entries = entries.len(), "dedup index: filled gaps");
-    let (index, gaps) = (dedup.clone(), gaps.to_vec());
-    blocking(move || index.mend(&entries, &gaps, &left)).await
+
+    async fn write(self, dedup: &Arc<Dedup>) -> Result<(), Fatal> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(entries = self.entries.len(), "dedup index: filled gaps");
+        let index = dedup.clone();
+        blocking(move || index.mend(self.entries, &self.before, &self.after)).await
+    }
 }

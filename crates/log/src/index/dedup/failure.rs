@@ -1,8 +1,7 @@
 //! The failure of an index, and the file that reports it.
 
 use std::fs::File;
-use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use super::{Anchor, Dedup};
@@ -18,8 +17,6 @@ pub(crate) enum Unusable {
     /// Reads or writes failed while the log ran.
     #[error("the index failed while the log ran")]
     Failed,
-    #[error("the index has an older format, which does not record its tree")]
-    Older,
     #[error("the index has a wrong position for an entry")]
     Distrusted,
     /// The files differ from the written bytes.
@@ -32,36 +29,22 @@ pub(crate) enum Unusable {
 pub(super) struct Failure {
     problem: DedupError,
     pub(super) damaged: bool,
-    in_use: bool,
 }
 
-/// A lock of another process, a full or read-only disk, missing permissions and a lack of memory
-/// are temporary. Wrong bytes are permanent, and after any other failure the contents of the disk
-/// are unknown.
-impl From<&fjall::Error> for Failure {
-    fn from(error: &fjall::Error) -> Self {
-        use std::io::ErrorKind::{
+/// A full or read-only disk, missing permissions and a lack of memory are temporary. Wrong bytes
+/// are permanent, and after any other failure the contents of the disk are unknown.
+impl From<&io::Error> for Failure {
+    fn from(error: &io::Error) -> Self {
+        use ErrorKind::{
             OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
-        let damaged = match error {
-            fjall::Error::Locked => false,
-            fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
-                let (full, barred) = (
-                    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
-                    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
-                );
-                !full && !barred
-            }
-            _ => true,
-        };
-        let problem = match error {
-            fjall::Error::Locked => DedupError::InUse,
-            error => DedupError::Database(error.to_string()),
-        };
+        let (full, barred) = (
+            matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
+            matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
+        );
         Failure {
-            problem,
-            damaged,
-            in_use: matches!(error, fjall::Error::Locked),
+            problem: DedupError::Disk(error.to_string()),
+            damaged: !full && !barred,
         }
     }
 }
@@ -73,43 +56,20 @@ impl Failure {
             path: path.display().to_string(),
             problem: self.problem.clone(),
             damaged: self.damaged,
-            in_use: self.in_use,
+            in_use: false,
         }
     }
 }
 
-/// Runs work on an index. A panic counts as damage: assertions of fjall fail on damaged files.
-pub(super) fn caught<T>(
-    work: impl FnOnce() -> Result<T, Fatal>,
-    damaged: impl FnOnce(fjall::Error) -> Fatal,
-) -> Result<T, Fatal> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        let problem = format!("an assertion failed: {}", text.unwrap_or("no message"));
-        Err(damaged(fjall::Error::Io(std::io::Error::other(problem))))
-    })
-}
-
-pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
+pub(super) fn fatal(path: &Path, error: &io::Error) -> Fatal {
     Failure::from(error).of(path)
 }
 
 impl Dedup {
-    /// Runs work on the index; a panic counts as damage.
-    pub(super) fn caught<T>(&self, work: impl FnOnce() -> Result<T, Fatal>) -> Result<T, Fatal> {
-        caught(work, |error| self.fatal(&error))
-    }
-
     /// Returns the error for the caller. The index is not written from then on.
-    pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
+    pub(crate) fn fatal(&self, error: &io::Error) -> Fatal {
         let failure = {
             let mut ended = self.ended.lock();
-            if let (fjall::Error::Poisoned, Some(first)) = (error, &*ended) {
-                // After a failed write, fjall reports only this error. The first error has the
-                // reason, for example a full disk.
-                return first.of(&self.path);
-            }
             let failure = Failure::from(error);
             let marked = ended.as_ref().is_some_and(|first| first.damaged);
             if marked || (ended.is_some() && !failure.damaged) {
@@ -156,14 +116,14 @@ pub(super) fn unsound(path: &Path, problem: DedupError) -> Fatal {
 }
 
 /// Writes the file that reports a failed index, with its anchor.
-pub(super) fn say_failed(path: &Path, anchor: &Anchor) -> std::io::Result<()> {
+pub(super) fn say_failed(path: &Path, anchor: &Anchor) -> io::Result<()> {
     let mut file = File::create(path.join(FAILED))?;
-    file.write_all(&anchor.encode())?;
+    file.write_all(&serde_json::to_vec(anchor)?)?;
     file.sync_all()?;
     File::open(path)?.sync_all()
 }
 
-pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
+pub(super) fn has_failed(path: &Path) -> io::Result<bool> {
     path.join(FAILED).try_exists()
 }
 
@@ -171,7 +131,6 @@ pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
 /// the file is invalid.
 pub(crate) fn last_seen(path: &Path) -> Option<TreeHead> {
     let said = std::fs::read(path.join(FAILED)).ok()?;
-    // A power cut may leave zeros.
-    let anchor = Anchor::decode(&said).filter(|_| said.iter().any(|byte| *byte != 0))?;
-    Some(anchor.head)
+    let anchor: Anchor = serde_json::from_slice(&said).ok()?;
+    anchor.is_valid().then_some(anchor.head)
 }

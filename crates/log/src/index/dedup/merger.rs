@@ -1,35 +1,32 @@
 //! The thread that merges the tables of an index, with a low priority.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use fjall::{Database, Keyspace, PersistMode};
 use parking_lot::Mutex;
 
+use super::anchor::AnchorFile;
 use super::failure::Failure;
-use super::tables::{TABLES, Tables};
+use super::tables::Tables;
 use crate::index::thread_priority::lower_priority;
 
 /// The handle of the thread, with its failure.
 pub(super) struct Merger {
     tables: Arc<Tables>,
-    failed: Arc<Mutex<Option<fjall::Error>>>,
+    failed: Arc<Mutex<Option<io::Error>>>,
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Merger {
     /// Starts the thread, which first merges tables that an earlier process left unmerged.
-    pub(super) fn start(
-        tables: Arc<Tables>,
-        database: Database,
-        meta: Keyspace,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(tables: Arc<Tables>, file: Arc<Mutex<AnchorFile>>) -> io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let failed = Arc::new(Mutex::default());
         let (of_thread, failure) = (tables.clone(), failed.clone());
-        let work = move || merge_all(&of_thread, &database, &meta, &woken, &failure);
+        let work = move || merge_all(&of_thread, &file, &woken, &failure);
         let thread = std::thread::Builder::new().name("lucarne-merge".into());
         let merger = Merger {
             thread: Some(thread.spawn(work)?),
@@ -49,7 +46,7 @@ impl Merger {
 
     /// Takes the failure of the thread, if it failed. The index must not be written after a
     /// failure.
-    pub(super) fn failure(&self) -> Option<fjall::Error> {
+    pub(super) fn failure(&self) -> Option<io::Error> {
         self.failed.lock().take()
     }
 }
@@ -59,8 +56,7 @@ impl Drop for Merger {
         self.tables.close();
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // After its end, the thread has released the database, whose lock the next opening
-            // needs.
+            // The next opening must not find a thread that still writes.
             let _ = thread.join();
         }
     }
@@ -68,15 +64,14 @@ impl Drop for Merger {
 
 fn merge_all(
     tables: &Tables,
-    database: &Database,
-    meta: &Keyspace,
+    file: &Mutex<AnchorFile>,
     woken: &Receiver<()>,
-    failed: &Mutex<Option<fjall::Error>>,
+    failed: &Mutex<Option<io::Error>>,
 ) {
     lower_priority();
     while woken.recv().is_ok() {
         loop {
-            match merge_one(tables, database, meta) {
+            match merge_one(tables, file) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if Failure::from(&error).damaged => {
@@ -94,16 +89,18 @@ fn merge_all(
 }
 
 /// Merges tables once. Returns `false` if there is nothing to merge.
-fn merge_one(tables: &Tables, database: &Database, meta: &Keyspace) -> fjall::Result<bool> {
+fn merge_one(tables: &Tables, file: &Mutex<AnchorFile>) -> io::Result<bool> {
     let Some(due) = tables.due() else {
         return Ok(false);
     };
     let Some(merged) = tables.merge(&due)? else {
         return Ok(false);
     };
-    tables.change(&due, merged, |list| meta.insert(TABLES, list))?;
-    // Old tables are removed after their removal from the list is durable.
-    database.persist(PersistMode::SyncAll)?;
+    let mut file = file.lock();
+    tables.change(&due, merged, |list| {
+        file.change(|noted| noted.tables = list)
+    })?;
+    drop(file);
     tables.remove(&due)?;
     Ok(true)
 }

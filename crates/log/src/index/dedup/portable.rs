@@ -6,7 +6,6 @@
 use std::io;
 use std::iter::Peekable;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
@@ -82,16 +81,14 @@ impl Sealed {
 }
 
 impl Dedup {
-    /// Returns the tables if they have all indexed entries. Returns `None` if there is a backlog, a
-    /// gap, or an entry outside of the tables, or if the index must be rebuilt.
+    /// Returns the tables if they have all indexed entries. Returns `None` if there is a backlog or
+    /// a gap, or if the index must be rebuilt.
     pub(crate) fn sealed(&self) -> Option<Sealed> {
         // The anchor and the tables change together.
-        let _noting = self.noting.lock();
-        let anchor = self.anchor();
-        let is_whole = anchor.backlog.entries() == 0
-            && self.gaps.all().is_empty()
-            && !self.has_places.load(Ordering::SeqCst)
-            && !self.is_unsound();
+        let file = self.file.lock();
+        let anchor = &file.noted.anchor;
+        let is_whole =
+            anchor.backlog.entries() == 0 && file.noted.gaps.is_empty() && !self.is_unsound();
         is_whole.then(|| Sealed {
             indexed: anchor.indexed,
             head: anchor.head,
@@ -116,37 +113,22 @@ impl Dedup {
         self.writable()?;
         wanted.sort_unstable();
         wanted.dedup();
-        let taken = self.caught(|| {
-            let stream = Stream {
-                indexed,
-                left: records,
-                next,
-                chunk: Bytes::new(),
-                last: None,
-                wanted: wanted.into_iter().peekable(),
-            };
-            let written = self.tables.write_stream(records, stream);
-            let written = written.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
-            Ok(written.map(|table| self.note_stream(indexed, table)))
-        })?;
-        match taken {
-            Ok(noted) => noted.map_err(|e| self.fatal(&e))?,
+        let stream = Stream {
+            indexed,
+            left: records,
+            next,
+            chunk: Bytes::new(),
+            last: None,
+            wanted: wanted.into_iter().peekable(),
+        };
+        let written = self.tables.write_stream(records, stream);
+        let table = match written.map_err(|error| self.fatal(&error))? {
+            Ok(table) => table,
             Err(bad) => return Ok(Err(bad)),
-        }
+        };
+        self.record(Some(table), |noted| noted.anchor.backlog.cut_below(indexed))?;
         self.pace.note(&self.backlog());
         Ok(Ok(()))
-    }
-
-    /// Records a table that has all entries below `indexed`.
-    fn note_stream(&self, indexed: u64, table: Arc<Table>) -> fjall::Result<()> {
-        let _noting = self.noting.lock();
-        let mut anchor = self.anchor();
-        anchor.backlog.cut_below(indexed);
-        let note = |list| self.commit(&anchor, Some(list), &[]);
-        self.tables.change(&[], table, note)?;
-        self.merger.wake();
-        self.unflushed.write().anchor = anchor;
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
-//! Blocks with checksums, and buffered files. A checksum covers the content of the block, the
-//! number of its table and its own number.
+//! Blocks with checksums, buffered files, and small files that are replaced. The checksum of a
+//! block covers its content, the number of its table and its own number.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -77,6 +77,43 @@ impl Buffered {
     pub(super) fn forget(&self) {
         forget(&self.file, 0, 0);
     }
+}
+
+/// Replaces a file durably and atomically: a crash leaves the old file or the new one.
+pub(crate) fn replace(path: &Path, mut content: Vec<u8>) -> io::Result<()> {
+    content.extend_from_slice(&[0; SUM]);
+    seal(&mut content, 0, 0);
+    let new = path.with_added_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(&content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // If this fails, either file may be there after a crash: the failure is never temporary.
+    sync(path.parent().unwrap_or(path)).map_err(io::Error::other)
+}
+
+/// Returns the content of a file that [`replace`] wrote; `None` if there is no file.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if the file is damaged.
+pub(crate) fn load(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let length = bytes.len().checked_sub(SUM);
+    let Some(length) = length.filter(|_| check(&bytes, 0, 0).is_ok()) else {
+        let problem = format!("{} is damaged", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    };
+    bytes.truncate(length);
+    Ok(Some(bytes))
+}
+
+/// Syncs the names of the files in a folder.
+pub(super) fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Removes `length` bytes of a file from the page cache, or all bytes after `offset` if `length` is

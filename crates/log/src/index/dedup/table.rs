@@ -20,6 +20,8 @@ const KEY: usize = 32;
 /// Length of a record in bytes: an identity, an index of 40 bits (static-ct-api, "SCT Extension")
 /// and a timestamp of 48 bits.
 pub(super) const RECORD: usize = KEY + 5 + 6;
+const MAX_INDEX: u64 = (1 << 40) - 1;
+const MAX_TIME: u64 = (1 << 48) - 1;
 const BLOCK: usize = 16 << 10;
 /// Number of records in a full block.
 pub(super) const PER_BLOCK: usize = (BLOCK - SUM) / RECORD;
@@ -37,8 +39,11 @@ pub(crate) type Record = (Identity, LeafPosition);
 pub(super) fn encode((identity, place): &Record) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
     bytes[..KEY].copy_from_slice(&identity.0);
-    bytes[KEY..KEY + 5].copy_from_slice(&place.index.to_be_bytes()[3..]);
-    bytes[KEY + 5..].copy_from_slice(&place.timestamp_ms.to_be_bytes()[2..]);
+    // A log cannot have larger places. A wrong place never leads to an SCT
+    // (`submission/proof.rs`).
+    let (index, timestamp_ms) = (place.index.min(MAX_INDEX), place.timestamp_ms.min(MAX_TIME));
+    bytes[KEY..KEY + 5].copy_from_slice(&index.to_be_bytes()[3..]);
+    bytes[KEY + 5..].copy_from_slice(&timestamp_ms.to_be_bytes()[2..]);
     bytes
 }
 
@@ -55,11 +60,6 @@ pub(super) fn decode(bytes: &[u8]) -> Record {
     (Identity(identity), place)
 }
 
-/// Returns whether a place fits into a record.
-pub(super) fn fits(place: &LeafPosition) -> bool {
-    place.index < 1 << 40 && place.timestamp_ms < 1 << 48
-}
-
 /// An open table.
 pub(crate) struct Table {
     pub(super) id: u64,
@@ -74,6 +74,14 @@ pub(crate) struct Table {
 impl Table {
     pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
         folder.join(format!("{id:010}"))
+    }
+
+    /// Returns the number of the table to which the file `path` belongs; `None` if it belongs to no
+    /// table.
+    pub(super) fn id_of(path: &Path) -> Option<u64> {
+        let id = path.file_stem()?.to_str()?.parse().ok()?;
+        let folder = path.parent()?;
+        (Self::path(folder, id) == path || filter::path(folder, id) == path).then_some(id)
     }
 
     pub(super) fn remove(folder: &Path, id: u64) -> io::Result<()> {

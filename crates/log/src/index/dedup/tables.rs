@@ -10,9 +10,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,10 +20,10 @@ use lucarne_ct::Identity;
 use parking_lot::Mutex;
 
 use super::LeafPosition;
+use super::failure::Failure;
+use super::sealed::sync;
 use super::table::{Record, Records, Table, TableWriter};
 
-/// The key of the list of tables.
-pub(super) const TABLES: &[u8] = b"tables";
 /// Number of tables that start a merge: of the smallest size, and of any other size.
 const MERGED: [usize; 2] = [8, 4];
 /// Maximum number of tables that are merged at once.
@@ -44,22 +43,15 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Opens the tables of this list, and removes the files of other tables.
-    pub(crate) fn open(folder: PathBuf, list: &[u8]) -> io::Result<Self> {
+    pub(crate) fn open(folder: PathBuf, ids: &[u64]) -> io::Result<Self> {
         if !folder.try_exists()? {
             std::fs::create_dir(&folder)?;
             sync(folder.parent().unwrap_or(&folder))?;
         }
-        let (ids, rest) = list.as_chunks::<8>();
-        if !rest.is_empty() {
-            let problem = "the list of the index's tables cannot be read";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-        }
-        let ids: Vec<u64> = ids.iter().map(|id| u64::from_be_bytes(*id)).collect();
         let mut last = ids.iter().copied().max().unwrap_or(0);
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            let Some(id) = stem.and_then(|stem| stem.parse::<u64>().ok()) else {
+            let Some(id) = Table::id_of(&path) else {
                 continue;
             };
             last = last.max(id);
@@ -115,22 +107,27 @@ impl Tables {
         Table::open(&self.folder, id).map(Arc::new)
     }
 
-    /// Replaces `old` by `new`, after `note` has recorded the new list.
+    /// Replaces `old` by `new`, after `note` has recorded the new list. If the list cannot be
+    /// recorded for now, the files of `new` are removed, so that repeated attempts fill no disk.
     pub(crate) fn change(
         &self,
         old: &[Arc<Table>],
         new: Arc<Table>,
-        note: impl FnOnce(Vec<u8>) -> fjall::Result<()>,
-    ) -> fjall::Result<()> {
+        note: impl FnOnce(Vec<u64>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let _changing = self.changing.lock();
         let all = self.all.load();
         let is_old = |table: &Arc<Table>| old.iter().any(|old| old.id == table.id);
         let first = all.iter().position(is_old);
         let mut tables: Vec<_> = all.iter().filter(|table| !is_old(table)).cloned().collect();
         // Merged tables are older than tables that were written since.
-        tables.insert(first.unwrap_or(tables.len()), new);
-        let list = tables.iter().flat_map(|table| table.id.to_be_bytes());
-        note(list.collect())?;
+        tables.insert(first.unwrap_or(tables.len()), new.clone());
+        if let Err(error) = note(tables.iter().map(|table| table.id).collect()) {
+            if !Failure::from(&error).damaged {
+                let _ = self.remove(&[new]);
+            }
+            return Err(error);
+        }
         self.all.store(Arc::new(tables));
         Ok(())
     }
@@ -266,10 +263,6 @@ fn size(entries: u64) -> u32 {
         ..18 => 0,
         log => 1 + (log - 18) / 2,
     }
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// The records of several tables in order. If several records have the same identity, the record of

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::*;
 
 mod backlog;
+pub(crate) mod earlier;
 mod failures;
 mod tables;
 

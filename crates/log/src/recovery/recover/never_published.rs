@@ -23,7 +23,7 @@ use crate::data::record::Record;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::inconsistency::{LockInconsistency, SignerInconsistency, StorageInconsistency};
 use crate::error::{Fatal, KnownError};
-use crate::index::evidence::indexed;
+use crate::index::evidence::newest_seen;
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::Newest;
 use crate::status::state::Published;
@@ -206,8 +206,8 @@ pub(super) async fn unless_indexed(
         Err(Fatal::LastRound { problem, there }) => (problem, there),
         judged => return judged,
     };
-    match indexed(config).await {
-        Ok(Some(seen)) if seen > there => Err(Fatal::Inconsistent(problem)),
+    match newest_seen(config).await {
+        Ok(Some(seen)) if seen.size > there => Err(Fatal::Inconsistent(problem)),
         _ => Err(Fatal::LastRound { problem, there }),
     }
 }

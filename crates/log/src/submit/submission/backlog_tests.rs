@@ -13,6 +13,9 @@ use parking_lot::Mutex;
 
 use super::tests::{Logged, World, answered, begun, fill, settled, started, stop};
 use super::*;
+use crate::index::dedup::tests::earlier;
+use crate::index::evidence;
+use crate::log::Log;
 use crate::log::health::Prober;
 use crate::shared::Shared;
 
@@ -259,6 +262,36 @@ async fn reading_goes_on_after_a_restart() {
     }
     assert_eq!(log.reader.published().unwrap().size, ENTRIES as u64 + 6);
     stop(&log).await;
+}
+
+/// The index of an earlier version stays until this version needs it no longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_index_is_removed_when_the_new_index_is_complete() {
+    let cache = tempfile::tempdir().unwrap();
+    let (world, logged) = without_index(&cache.path().join("index")).await;
+    let (earlier, lock) = earlier::create(cache.path());
+    let storage = Withholding::new(&world.assets, 1);
+    let seen = evidence::seen(&world.config).await.unwrap();
+    assert_eq!(seen.unwrap().path, earlier);
+    // The process of the earlier version still runs while the index is built.
+    lock.lock().unwrap();
+    assert!(Log::earlier_index_in_use(&world.config).await.unwrap());
+    drop(lock);
+    assert!(!Log::earlier_index_in_use(&world.config).await.unwrap());
+    for below in [1, 0] {
+        let log = opened(&world, &storage).await;
+        until_left(&log, 256).await;
+        assert!(earlier.join("tables/0000000001").exists());
+        storage.below.store(below, Ordering::SeqCst);
+        if below == 0 {
+            until_left(&log, 0).await;
+            until("the earlier index is removed", || !earlier.exists()).await;
+            for entry in &logged {
+                assert!(answered(&log, entry).await, "{:?}", entry.place);
+            }
+        }
+        stop(&log).await;
+    }
 }
 
 /// A damaged tile in the middle of the backlog becomes a gap, and the other tiles are read.

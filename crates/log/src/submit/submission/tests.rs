@@ -406,7 +406,7 @@ async fn indexed(log: &Shared, entries: u64) {
 async fn an_index_whose_disk_has_failed_is_evidence() {
     an_index_that_is_not_used_is_evidence(|dedup| {
         let error = std::io::Error::from_raw_os_error(5);
-        dedup.fatal(&fjall::Error::Io(error));
+        dedup.fatal(&error);
     })
     .await;
 }
@@ -431,7 +431,7 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     fill(&log, 0..5).await;
     indexed(&log, 5).await;
     let error = std::io::Error::from_raw_os_error(5);
-    let fail = |dedup: &Dedup| dedup.fatal(&fjall::Error::Io(error));
+    let fail = |dedup: &Dedup| dedup.fatal(&error);
     fail(&log.submissions.session.load().as_ref().unwrap().dedup);
     std::fs::remove_file(cache.path().join("dedup/failed")).unwrap();
     world.lock.fail(Some("unplugged"));

@@ -13,7 +13,7 @@ fn what_was_unknown_is_found_once_it_is_mended() {
     };
     {
         let dedup = Dedup::open(dir.path(), owner).unwrap();
-        dedup.mend(&[], &[], &[gap(3, 6)]).unwrap();
+        dedup.mend(Vec::new(), &[], &[gap(3, 6)]).unwrap();
         add(&dedup, 0..3);
         add(&dedup, 6..9);
         dedup.flush().unwrap();
@@ -21,8 +21,8 @@ fn what_was_unknown_is_found_once_it_is_mended() {
     {
         let dedup = Dedup::open(dir.path(), owner).unwrap();
         assert_eq!((dedup.indexed(), dedup.gaps.all()), (9, vec![gap(3, 6)]));
-        let mended = [3, 4].map(|n| (identity(n), place(n)));
-        dedup.mend(&mended, &[gap(3, 6)], &[gap(5, 6)]).unwrap();
+        let mended = vec![(identity(3), place(3)), (identity(4), place(4))];
+        dedup.mend(mended, &[gap(3, 6)], &[gap(5, 6)]).unwrap();
     }
     let dedup = Dedup::open(dir.path(), owner).unwrap();
     assert_eq!(dedup.gaps.all(), [gap(5, 6)]);
@@ -31,7 +31,7 @@ fn what_was_unknown_is_found_once_it_is_mended() {
 }
 
 /// Returns a part of the backlog, with the timestamp of its oldest entry.
-fn part(range: std::ops::Range<u64>) -> Part {
+pub(super) fn part(range: std::ops::Range<u64>) -> Part {
     Part {
         records: range.clone().map(|n| (identity(n), place(n))).collect(),
         gaps: Vec::new(),
@@ -87,29 +87,24 @@ fn what_was_read_of_a_backlog_is_not_read_again() {
     all_are_found(&dedup, 1020);
 }
 
-/// Older versions can read an anchor without a backlog, and reject an anchor with a backlog.
+/// The file of a failure has this form in all versions.
 #[test]
-fn an_anchor_with_a_backlog_is_none_to_whoever_knows_no_backlog() {
-    let mut anchor = Anchor {
-        indexed: 10,
-        head: head(12),
-        backlog: Backlog::EMPTY,
-    };
-    let plain = anchor.encode();
-    assert_eq!(
-        (plain.len(), Anchor::decode(&plain)),
-        (48, Some(anchor.clone()))
+fn the_newest_tree_of_a_failed_index_is_read_unless_its_file_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("failed");
+    let content = format!(
+        "{{\"indexed\":10,\"head\":{{\"size\":12,\"root\":{:?}}},\
+         \"backlog\":[{{\"first\":3,\"end\":10,\"latest_ms\":5}}]}}",
+        head(12).root.0
     );
-    anchor.backlog.push(Gap {
-        first: 3,
-        end: 10,
-        latest_ms: 5,
-    });
-    let behind = anchor.encode();
-    assert_eq!((behind.len(), Anchor::decode(&behind)), (72, Some(anchor)));
-    for cut in 49..72 {
-        assert_eq!(Anchor::decode(&behind[..cut]), None);
+    std::fs::write(&path, &content).unwrap();
+    assert_eq!(last_seen(dir.path()), Some(head(12)));
+    for cut in 0..content.len() {
+        std::fs::write(&path, &content[..cut]).unwrap();
+        assert_eq!(last_seen(dir.path()), None);
     }
+    std::fs::write(&path, content.replace("\"end\":10", "\"end\":11")).unwrap();
+    assert_eq!(last_seen(dir.path()), None, "an entry that was not indexed");
 }
 
 /// A lookup that first checks for unknown entries never takes an entry of the log for a new entry.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::backlog::part;
 use super::*;
 
 /// Adds tables of 100 entries each.
@@ -21,7 +22,7 @@ fn becomes_one_table(dedup: &Dedup) {
 }
 
 fn table_files(path: &Path) -> usize {
-    path.join("tables").read_dir().unwrap().count()
+    path.join(TABLES).read_dir().unwrap().count()
 }
 
 #[test]
@@ -54,13 +55,35 @@ fn tables_that_are_not_noted_are_removed() {
     let left = [(identity(1000), place(1000))];
     dedup.tables.write(&left).unwrap();
     drop(dedup);
-    assert_eq!(table_files(dir.path()), 8);
+    // Files of others stay.
+    for foreign in ["9", "9.filter", "0000000009.copy", "notes"] {
+        std::fs::write(dir.path().join(TABLES).join(foreign), foreign).unwrap();
+    }
+    assert_eq!(table_files(dir.path()), 12);
     let dedup = Dedup::open(dir.path(), owner).unwrap();
-    assert_eq!(table_files(dir.path()), 6);
+    assert_eq!(table_files(dir.path()), 10);
     all_are_found(&dedup, 300);
     add_tables(&dedup, 3..8);
     becomes_one_table(&dedup);
     all_are_found(&dedup, 800);
+}
+
+/// The merge is repeated after each further table.
+#[test]
+fn a_merge_that_cannot_be_recorded_on_a_full_disk_leaves_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let dedup = Dedup::open(dir.path(), LogId([1; 32])).unwrap();
+    add_tables(&dedup, 0..3);
+    let all = dedup.tables.all();
+    for _ in 0..2 {
+        let merged = dedup.tables.merge(&all).unwrap().unwrap();
+        assert_eq!(table_files(dir.path()), 8);
+        let full = |_| Err(std::io::ErrorKind::StorageFull.into());
+        dedup.tables.change(&all, merged, full).unwrap_err();
+        assert_eq!(table_files(dir.path()), 6);
+    }
+    assert_eq!(dedup.tables.entries(), [100; 3]);
+    all_are_found(&dedup, 300);
 }
 
 #[test]
@@ -70,7 +93,7 @@ fn a_table_that_is_lost_or_cut_is_said_at_once() {
     let dedup = Dedup::open(dir.path(), owner).unwrap();
     add_tables(&dedup, 0..3);
     drop(dedup);
-    for file in dir.path().join("tables").read_dir().unwrap() {
+    for file in dir.path().join(TABLES).read_dir().unwrap() {
         let path = file.unwrap().path();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
@@ -86,36 +109,61 @@ fn a_table_that_is_lost_or_cut_is_said_at_once() {
     all_are_found(&Dedup::open(dir.path(), owner).unwrap(), 300);
 }
 
-/// Places that fjall stores are found together with places in later tables. The old version, which
-/// has no tables, opens the result as an empty index.
+/// A flush writes the files of its table, and then replaces the anchor. Entries of a table that no
+/// anchor has come back from the tiles.
 #[test]
-fn an_index_from_before_there_were_tables_is_gone_on_with() {
+fn a_kill_at_any_step_of_a_flush_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
+    let (before, after) = (dir.path().join("before"), dir.path().join("after"));
     let owner = LogId([1; 32]);
-    {
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        for n in 0..300 {
-            let (identity, place) = (identity(n), place(n));
-            dedup.places.insert(identity.0, place.encode()).unwrap();
+    let dedup = Dedup::open(&after, owner).unwrap();
+    add_tables(&dedup, 0..2);
+    add(&dedup, 200..300);
+    copy(&after, &before);
+    dedup.flush().unwrap();
+    drop(dedup);
+    let files = [
+        ("tables/0000000003.filter", "tables/0000000003.filter"),
+        ("tables/0000000003", "tables/0000000003"),
+        ("anchor.new", "anchor"),
+        ("anchor", "anchor"),
+    ];
+    for (step, half) in (0..files.len()).flat_map(|step| [(step, true), (step, false)]) {
+        if (step, half) == (3, true) {
+            continue; // the anchor is renamed
         }
-        let anchor = Anchor {
-            indexed: 300,
-            head: head(300),
-            backlog: Backlog::EMPTY,
-        };
-        let old = ANCHOR_WITHOUT_TABLES;
-        dedup.meta.insert(old, anchor.encode()).unwrap();
-    }
-    {
-        let dedup = Dedup::open(dir.path(), owner).unwrap();
-        assert_eq!((dedup.indexed(), dedup.unusable()), (300, None));
+        let killed = dir.path().join(format!("{step}-{half}"));
+        copy(&before, &killed);
+        for (name, from) in &files[..=step] {
+            let whole = std::fs::read(after.join(from)).unwrap();
+            let is_last = *name == files[step].0;
+            let length = whole.len() / if half && is_last { 2 } else { 1 };
+            std::fs::write(killed.join(name), &whole[..length]).unwrap();
+        }
+        let dedup = Dedup::open(&killed, owner).unwrap();
+        let indexed = if step == 3 { 300 } else { 200 };
+        assert_eq!((dedup.indexed(), dedup.anchor().head), (indexed, head(300)));
+        dedup.go_over(head(300)).unwrap();
+        assert_eq!(dedup.backlog().entries(), 300 - indexed);
+        if indexed < 300 {
+            dedup.take_up(part(200..300)).unwrap();
+        }
         all_are_found(&dedup, 300);
-        add(&dedup, 300..400);
-        let old = dedup.meta.get(ANCHOR_WITHOUT_TABLES).unwrap();
-        assert_eq!(old, None);
-        dedup.flush().unwrap();
+        drop(dedup);
+        assert_eq!(table_files(&killed), 6, "step {step}");
+        all_are_found(&Dedup::open(&killed, owner).unwrap(), 300);
     }
-    let dedup = Dedup::open(dir.path(), owner).unwrap();
-    assert_eq!(dedup.anchor().head, head(400));
-    all_are_found(&dedup, 400);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
