@@ -13,7 +13,10 @@ use super::doorway::{Candidates, Doorway, Estate};
 use super::wire::{Message, Offer, Wire};
 use super::{OPENING, RESPONSE_TIMEOUT, places};
 use crate::config::Config;
-use crate::notify;
+use crate::{notify, open};
+
+/// Maximum number of entries that are left to be indexed when the log opens: a second of reading.
+const SHORT_PASS: u64 = 1 << 16;
 
 /// A hand-over that the running process has offered.
 pub(crate) struct Taking {
@@ -39,6 +42,8 @@ pub(crate) enum Giver {
 /// If the running process refuses, does not respond, or belongs to another user; or if a check
 /// shows that a log could not be opened here.
 pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> {
+    let built = build_indexes(config).await;
+    built.context("cannot take over (the running process continues): the dedup index")?;
     let of_path = || of_path(path);
     let mut wire = match Wire::connect(path).await {
         Ok(wire) => wire,
@@ -81,6 +86,28 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         Ok(None) => Ok(None),
         Err(error) => {
             Err(error).context("cannot take over: the running process sent no valid message")
+        }
+    }
+}
+
+/// Builds the dedup index of each log that a process of an earlier version runs with an index of
+/// that version. The log can then decide about every submission as soon as it is open. The running
+/// process adds entries in the meantime, so the last pass over the logs must be short.
+async fn build_indexes(config: &Config) -> Result<()> {
+    loop {
+        let mut most = 0;
+        for log in &config.logs {
+            let settings = log.to_log_config();
+            if Log::earlier_index_in_use(&settings).await? {
+                let assets = open::watched_assets(&log.data.value).await?;
+                let indexed = Log::foreign(settings, assets).await?.index().await?;
+                let (log, entries) = (&log.shortname.value, indexed.to - indexed.from);
+                tracing::info!(log, entries, "built the dedup index before the hand-over");
+                most = most.max(entries);
+            }
+        }
+        if most < SHORT_PASS {
+            return Ok(());
         }
     }
 }

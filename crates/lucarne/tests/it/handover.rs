@@ -143,6 +143,43 @@ fn upgrades_lose_nothing_over_tls() {
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
+/// The next process builds its dedup index while a process of an earlier version, whose index it
+/// cannot read, still runs the log.
+#[test]
+fn an_index_is_built_before_a_log_of_an_earlier_version_is_taken_over() {
+    let log = log_that_hands_over("", "");
+    let mut server = log.start().unwrap();
+    let chain = submission(&pki().p256);
+    let submit = async || {
+        let answer = log.client().post("ct/v1/add-chain", chain.clone()).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let sct: Value = serde_json::from_str(&answer.text()).unwrap();
+        (sct["timestamp"].clone(), sct["extensions"].clone())
+    };
+    let logged = run(async {
+        ready(&log).await;
+        submit().await
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+    let cache = log.path().join("cache");
+    fs::rename(cache.join("index"), cache.join("dedup")).unwrap();
+    fs::remove_file(cache.join("dedup/anchor")).unwrap();
+    let lock = fs::File::open(cache.join("dedup/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        assert_eq!(submit().await, logged);
+    });
+    let output = server.output();
+    let built = output.find("built the dedup index before the hand-over");
+    assert!(built < output.find("listening"), "{output}");
+    assert!(built.is_some(), "{output}");
+    assert!(cache.join("dedup/tables").exists());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
 /// If the next process dies at any step of the handover, the running process continues. At most its
 /// connections end, or its logs are opened again.
 #[test]
