@@ -2,6 +2,7 @@
 //! recorded. Each one is kept in the lock beside the record, with both signed notes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lucarne_ct::sha256;
@@ -12,9 +13,9 @@ use tokio::sync::{Mutex, OnceCell};
 /// Maximum number of stored contradictions of an origin.
 pub const MOST: usize = 1000;
 
-/// The stored contradictions of all known logs, by origin.
-#[derive(Debug)]
-pub struct Evidence(HashMap<String, Known>);
+/// The stored contradictions of logs, by origin.
+#[derive(Debug, Default)]
+pub struct Evidence(parking_lot::Mutex<HashMap<String, Arc<Known>>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -52,12 +53,9 @@ impl Contradiction {
 }
 
 impl Evidence {
-    pub(crate) fn new<'o>(origins: impl Iterator<Item = &'o str>) -> Self {
-        Self(
-            origins
-                .map(|origin| (origin.to_owned(), Known::default()))
-                .collect(),
-        )
+    fn of(&self, origin: &str) -> Arc<Known> {
+        let mut known = self.0.lock();
+        Arc::clone(known.entry(origin.to_owned()).or_default())
     }
 
     /// Stores a contradiction, unless its checkpoint is already stored or [`MOST`] are. Returns
@@ -70,9 +68,7 @@ impl Evidence {
         contradiction: &Contradiction,
     ) -> Result<bool, LockError> {
         let Checkpoint { origin, size, root } = checkpoint;
-        let Some(known) = self.0.get(origin) else {
-            return Ok(false);
-        };
+        let known = self.of(origin);
         let _storing = known.storing.lock().await;
         // The key of a value whose presence means that this checkpoint is stored.
         let mark = sha256(&[format!("{origin}\nevidence {size} {root}\n").as_bytes()]);
@@ -105,10 +101,9 @@ impl Evidence {
 
     /// Returns the number of stored contradictions of an origin that this process knows.
     pub async fn count(&self, lock: &dyn Lock, origin: &str) -> Result<usize, LockError> {
-        match self.0.get(origin) {
-            Some(known) => Ok(known.count(lock, origin).await?.load(Ordering::Relaxed)),
-            None => Ok(0),
-        }
+        let known = self.of(origin);
+        let count = known.count(lock, origin).await?;
+        Ok(count.load(Ordering::Relaxed))
     }
 
     /// Returns a stored contradiction; `None` after the last one, or if the value is damaged.
@@ -145,8 +140,8 @@ async fn count_from(lock: &dyn Lock, origin: &str, mut low: usize) -> Result<usi
     Ok(low)
 }
 
-/// Returns the key of a contradiction in the lock. No origin has a newline, so that no key is the
-/// key of a record.
+/// Returns the key of a contradiction in the lock. No origin has a newline, so that no two logs have
+/// the same key.
 fn key(origin: &str, number: usize) -> LogId {
     sha256(&[format!("{origin}\nevidence {number}\n").as_bytes()])
 }

@@ -8,18 +8,26 @@
 //! |---|---|---|
 //! | [`request`] | the bodies of requests | C2SP tlog-witness |
 //! | [`logs`] | the logs that the witness knows, and their keys | C2SP tlog-witness |
+//! | [`list`] | log lists | `logs/v0` of witness networks, log list v3 |
 //! | [`witness`] | the checks, the record of each origin, and the cosignatures | C2SP tlog-witness |
+//! | [`memory`] | the logs of earlier lists | |
 //! | [`evidence`] | checkpoints that contradict the recorded checkpoint | |
 //!
-//! The record of an origin is one value in a [`Lock`](lucarne_storage::Lock), with the hash of the
-//! origin as its key. A cosignature leaves the witness after the record was compared and swapped.
-//! Two processes with one lock therefore never cosign two histories of a log.
+//! The record of an origin is one value in a [`Lock`](lucarne_storage::Lock), whose key is a hash of
+//! the public key of the witness and the origin. A cosignature leaves the witness after the record
+//! was compared and swapped. Two processes with one lock therefore never cosign two histories of a
+//! log.
 
 pub mod evidence;
+pub mod list;
 pub mod logs;
+pub mod memory;
 pub mod request;
 pub mod witness;
 
-pub use logs::{LogKeys, TrustedKey};
+pub use evidence::Contradiction;
+pub use list::{InvalidList, LogList};
+pub use logs::{InvalidKey, ListedLog, LogKeys, TrustedKey};
+pub use memory::MemoryError;
 pub use request::{AddCheckpoint, Malformed, SignSubtree};
-pub use witness::{InvalidWitness, Refusal, Witness};
+pub use witness::{InvalidWitness, Refusal, Skipped, Witness};

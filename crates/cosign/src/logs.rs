@@ -1,13 +1,23 @@
 //! The logs that a witness knows, with the keys that sign their checkpoints.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 
-use lucarne_ct::CheckpointVerifier;
+use base64_simd::STANDARD;
+use lucarne_ct::{CheckpointVerifier, sha256};
 use lucarne_tlog::{KeyType, NoteSignature, SignedNote, VerifierKey};
 
-/// The keys of all known logs, by origin.
-#[derive(Debug, Default)]
-pub struct LogKeys(HashMap<String, Vec<TrustedKey>>);
+/// The keys of all known logs.
+#[derive(Clone, Debug, Default)]
+pub struct LogKeys {
+    by_origin: HashMap<String, Vec<Arc<TrustedKey>>>,
+    /// The origins, by their hashes in URLs.
+    origins: HashMap<[u8; 32], String>,
+}
+
+/// The origin and a key of a log.
+pub type ListedLog = (String, Arc<TrustedKey>);
 
 /// A key that signs the checkpoints of a log.
 #[derive(Debug)]
@@ -20,22 +30,60 @@ pub enum TrustedKey {
 
 impl LogKeys {
     /// Adds a key of the log with this origin.
-    pub fn add(&mut self, origin: &str, key: TrustedKey) {
-        self.0.entry(origin.to_owned()).or_default().push(key);
+    pub fn add(&mut self, origin: &str, key: impl Into<Arc<TrustedKey>>) {
+        let keys = self.by_origin.entry(origin.to_owned()).or_default();
+        keys.push(key.into());
+        let hash = sha256(&[origin.as_bytes()]);
+        self.origins.insert(hash, origin.to_owned());
     }
 
     /// Returns the origins of all known logs.
-    pub(crate) fn origins(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    pub fn origins(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.by_origin.keys().map(String::as_str)
     }
 
     /// Returns the keys of a log; `None` if the log is unknown.
-    pub fn of(&self, origin: &str) -> Option<&[TrustedKey]> {
-        self.0.get(origin).map(Vec::as_slice)
+    pub fn of(&self, origin: &str) -> Option<&[Arc<TrustedKey>]> {
+        self.by_origin.get(origin).map(Vec::as_slice)
+    }
+
+    /// Returns the origin of the known log with this SHA-256 of its origin.
+    pub fn hashed(&self, hash: &[u8; 32]) -> Option<&str> {
+        self.origins.get(hash).map(String::as_str)
     }
 }
 
+/// The reasons why a text is not a key of a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKey {
+    /// The text is not a verifier key, and not a public key in base64.
+    #[error("it has neither a verifier key, nor the base64 of a public key in DER: {0}")]
+    Verifier(#[from] lucarne_tlog::KeyError),
+    /// Only cosigners have keys of this type.
+    #[error("the type of the key is 0x04, and only cosigners have keys of this type")]
+    Cosigner,
+    /// The public key is not the key of a static CT log.
+    #[error(transparent)]
+    Ct(#[from] lucarne_ct::KeyError),
+}
+
 impl TrustedKey {
+    /// Parses a key of the log with this origin: a verifier key, or the public key of a static CT
+    /// log (a SubjectPublicKeyInfo in base64). `Display` writes the same text.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, InvalidKey> {
+        let verifier: VerifierKey = match text.parse() {
+            Ok(verifier) => verifier,
+            Err(why) => {
+                let spki = STANDARD.decode_to_vec(text).map_err(|_| why)?;
+                return Ok(Self::Ct(CheckpointVerifier::new(origin, &spki)?));
+            }
+        };
+        match verifier.key_type() {
+            KeyType::Ed25519Cosigner => Err(InvalidKey::Cosigner),
+            KeyType::Ed25519 | KeyType::MlDsa44Cosigner => Ok(Self::Note(verifier)),
+        }
+    }
+
     /// Returns the lines of this key in the note. All of them are verified.
     ///
     /// # Errors
@@ -61,6 +109,15 @@ impl TrustedKey {
         Ok(verified)
     }
 
+    /// Returns whether the keys are equal.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Note(one), Self::Note(other)) => one == other,
+            (Self::Ct(one), Self::Ct(other)) => one.spki() == other.spki(),
+            (Self::Note(_), Self::Ct(_)) | (Self::Ct(_), Self::Note(_)) => false,
+        }
+    }
+
     /// Verifies a note with a single line, which is a line of this key.
     fn verify(&self, note: &SignedNote) -> Result<(), String> {
         match self {
@@ -78,6 +135,15 @@ impl TrustedKey {
         match self {
             Self::Note(key) => key.key_type() != KeyType::MlDsa44Cosigner,
             Self::Ct(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Note(key) => key.fmt(f),
+            Self::Ct(verifier) => f.write_str(&STANDARD.encode_to_string(verifier.spki())),
         }
     }
 }

@@ -6,15 +6,17 @@ mod record;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use lucarne_ct::sha256;
 use lucarne_storage::{Lock, LockError, LogId};
 use lucarne_tlog::{
     CosignError, Cosigner, EMPTY_ROOT, KeyType, NoteSignature, ProofError, SignedNote, VerifierKey,
     verify_consistency, verify_subtree_consistency,
 };
+use parking_lot::RwLock;
 
-use self::record::{Record, origin_hash};
+use self::record::Record;
 use crate::evidence::{Contradiction, Evidence};
-use crate::logs::LogKeys;
+use crate::logs::{ListedLog, LogKeys};
 use crate::request::{AddCheckpoint, Malformed, SignSubtree};
 
 /// Number of attempts to replace a record that other processes replace at the same time.
@@ -28,8 +30,9 @@ const MAX_ORIGIN: usize = 255;
 
 /// A witness of the known logs.
 pub struct Witness {
-    cosigners: Vec<Cosigner>,
-    logs: LogKeys,
+    cosigners: Arc<[Cosigner]>,
+    /// Replaced as a whole: a request uses one set of logs from its beginning to its end.
+    logs: RwLock<Arc<LogKeys>>,
     lock: Arc<dyn Lock>,
     evidence: Evidence,
 }
@@ -46,6 +49,20 @@ pub enum InvalidWitness {
     /// An ML-DSA-44 key cannot cosign the checkpoints of this log.
     #[error("the origin {0:?} is empty or longer than {MAX_ORIGIN} bytes")]
     Origin(String),
+    /// A log and a cosigner must not have the same name in signature lines.
+    #[error("the origin {0:?} is the name of the witness")]
+    Name(String),
+}
+
+/// The reasons why the log of a list is not added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Skipped {
+    /// The log is known with another key.
+    #[error("the log {0:?} is known with another key, which stays")]
+    OtherKey(String),
+    /// The witness cannot cosign checkpoints of this log.
+    #[error(transparent)]
+    Unfit(InvalidWitness),
 }
 
 /// The reasons why a witness does not cosign.
@@ -95,10 +112,11 @@ impl Witness {
     /// # Errors
     /// If the witness could not cosign the checkpoints of every log with every key.
     pub fn new(
-        cosigners: Vec<Cosigner>,
+        cosigners: impl Into<Arc<[Cosigner]>>,
         logs: LogKeys,
         lock: Arc<dyn Lock>,
     ) -> Result<Self, InvalidWitness> {
+        let cosigners = cosigners.into();
         let keys: Vec<_> = cosigners.iter().map(Cosigner::verifier).collect();
         if keys.is_empty() {
             return Err(InvalidWitness::NoKey);
@@ -107,19 +125,99 @@ impl Witness {
         if let Some(key) = keys.iter().find(|key| !different.insert(key.public_key())) {
             return Err(InvalidWitness::SameKey(Box::new((*key).clone())));
         }
-        let ml_dsa = keys
-            .iter()
-            .any(|key| key.key_type() == KeyType::MlDsa44Cosigner);
-        let fits = |origin: &&str| (1..=MAX_ORIGIN).contains(&origin.len());
-        if let Some(origin) = logs.origins().find(|origin| ml_dsa && !fits(origin)) {
+        let witness = Self {
+            cosigners,
+            logs: RwLock::default(),
+            lock,
+            evidence: Evidence::default(),
+        };
+        logs.origins().try_for_each(|origin| witness.fits(origin))?;
+        *witness.logs.write() = Arc::new(logs);
+        Ok(witness)
+    }
+
+    /// Checks that this witness can cosign the checkpoints of a log with this origin.
+    ///
+    /// # Errors
+    /// [`InvalidWitness::Origin`], [`InvalidWitness::Name`].
+    pub fn fits(&self, origin: &str) -> Result<(), InvalidWitness> {
+        let mut keys = self.cosigners.iter().map(Cosigner::verifier);
+        let is_long = !(1..=MAX_ORIGIN).contains(&origin.len());
+        if is_long
+            && keys
+                .clone()
+                .any(|key| key.key_type() == KeyType::MlDsa44Cosigner)
+        {
             return Err(InvalidWitness::Origin(origin.to_owned()));
         }
-        Ok(Self {
-            evidence: Evidence::new(logs.origins()),
-            cosigners,
-            logs,
-            lock,
-        })
+        if keys.any(|key| key.name() == origin) {
+            return Err(InvalidWitness::Name(origin.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds the logs that are not known yet: no log is ever removed, and none gets another key.
+    /// Returns the logs that now have these keys, and the reason for each other log.
+    pub fn add_logs(&self, added: Vec<ListedLog>) -> (Vec<ListedLog>, Vec<Skipped>) {
+        let mut logs = self.logs.write();
+        let mut changed = LogKeys::clone(&logs);
+        let mut skipped = Vec::new();
+        let add = |(origin, key): &ListedLog| {
+            let reason = match logs.of(origin) {
+                Some(keys) if keys.iter().any(|known| known.is_same(key)) => return true,
+                Some(_) => Err(Skipped::OtherKey(origin.clone())),
+                None => self.fits(origin).map_err(Skipped::Unfit),
+            };
+            match reason {
+                Ok(()) => changed.add(origin, Arc::clone(key)),
+                Err(reason) => skipped.push(reason),
+            }
+            changed
+                .of(origin)
+                .is_some_and(|keys| keys.iter().any(|known| known.is_same(key)))
+        };
+        let added = added.into_iter().filter(add).collect();
+        *logs = Arc::new(changed);
+        (added, skipped)
+    }
+
+    /// Returns the known logs as they are now.
+    pub fn logs(&self) -> Arc<LogKeys> {
+        Arc::clone(&self.logs.read())
+    }
+
+    /// Returns the public keys of this witness.
+    pub fn verifiers(&self) -> impl Iterator<Item = &VerifierKey> + Clone {
+        self.cosigners.iter().map(Cosigner::verifier)
+    }
+
+    /// Verifies that a record could be stored now.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn check(&self) -> Result<(), LockError> {
+        self.lock.check().await
+    }
+
+    /// Returns the key of a log's record in the lock. The key is Sunlight's, so that both programs
+    /// can use the same lock, one after the other. It has the public key of the witness, because
+    /// each witness of a lock has its own view of a log.
+    pub fn record_key(&self, origin: &str) -> LogId {
+        self.lock_key("witness log\n", origin)
+    }
+
+    /// Returns Sunlight's key of a value of this witness in the lock. The zero bytes of a `NULL` in
+    /// DER separate the hashed text from all public keys.
+    pub(crate) fn lock_key(&self, kind: &str, origin: &str) -> LogId {
+        let mut keys = self.verifiers();
+        let ed25519 = |key: &&VerifierKey| key.key_type() == KeyType::Ed25519Cosigner;
+        let key = keys.clone().find(ed25519).or_else(|| keys.next());
+        let key = key.map_or(&[][..], VerifierKey::public_key);
+        sha256(&[&[5, 0], kind.as_bytes(), key, origin.as_bytes()])
+    }
+
+    pub(crate) fn lock(&self) -> &dyn Lock {
+        &*self.lock
     }
 
     /// Verifies that a checkpoint extends the recorded one, records the checkpoint, and returns the
@@ -129,16 +227,16 @@ impl Witness {
     /// See [`Refusal`]. No cosignature of this checkpoint has then left the witness.
     pub async fn add_checkpoint(
         &self,
-        body: &[u8],
+        request: &AddCheckpoint,
         now: u64,
     ) -> Result<Vec<NoteSignature>, Refusal> {
-        let request = AddCheckpoint::parse(body)?;
         let origin = &request.checkpoint.origin;
-        let signatures = self.trusted_signatures(&request)?;
-        let key = origin_hash(origin);
+        let signatures = self.trusted_signatures(request)?;
+        let key = self.record_key(origin);
         for _ in 0..ATTEMPTS {
-            let recorded = self.recorded(origin).await?;
-            self.verify(&request, recorded.as_ref()).await?;
+            let stored = self.lock.load(&key).await?;
+            let recorded = self.recorded(origin, stored.as_deref())?;
+            self.verify(request, &signatures, recorded.as_ref()).await?;
 
             let latest = recorded.as_ref().map_or(0, |record| record.time);
             let lag = latest.saturating_sub(now);
@@ -159,8 +257,8 @@ impl Witness {
                 signatures: [&signatures[..], &cosignatures].concat(),
             };
             let new = new.encode();
-            let swapped = match &recorded {
-                Some(old) => self.lock.replace(&key, &old.stored, new.as_bytes()).await,
+            let swapped = match &stored {
+                Some(old) => self.lock.replace(&key, old, new.as_bytes()).await,
                 None => self.lock.create(&key, new.as_bytes()).await,
             };
             match swapped {
@@ -170,27 +268,27 @@ impl Witness {
                 Err(error) => return Err(error.into()),
             }
         }
-        let recorded = self.recorded(origin).await?;
+        let stored = self.lock.load(&key).await?;
+        let recorded = self.recorded(origin, stored.as_deref())?;
         match recorded.map_or(0, |record| record.checkpoint.size) {
             size if size == request.old => Err(Refusal::Busy),
             size => Err(Refusal::Stale(size)),
         }
     }
 
-    async fn recorded(&self, origin: &str) -> Result<Option<Record>, Refusal> {
-        let key = origin_hash(origin);
-        let Some(stored) = self.lock.load(&key).await? else {
-            return Ok(None);
-        };
-        let record = Record::parse(stored, &key, &self.cosigners);
+    /// Parses the value of a log in the lock. Sunlight creates an empty value for a new log.
+    fn recorded(&self, origin: &str, stored: Option<&[u8]>) -> Result<Option<Record>, Refusal> {
+        let stored = stored.filter(|stored| !stored.is_empty());
+        let record = stored.map(|stored| Record::parse(stored, origin, &self.cosigners));
         let damaged = |reason| Refusal::Record(origin.to_owned(), reason);
-        record.map(Some).map_err(damaged)
+        record.transpose().map_err(damaged)
     }
 
     /// Compares a checkpoint with the recorded one.
     async fn verify(
         &self,
         request: &AddCheckpoint,
+        signatures: &[NoteSignature],
         recorded: Option<&Record>,
     ) -> Result<(), Refusal> {
         let new = &request.checkpoint;
@@ -202,9 +300,13 @@ impl Witness {
         if let Some(recorded) = recorded
             && contradicts
         {
+            let submitted = SignedNote {
+                text: request.note.text.clone(),
+                signatures: signatures.to_vec(),
+            };
             let contradiction = Contradiction {
-                recorded: String::from_utf8_lossy(&recorded.stored).into_owned(),
-                submitted: request.note.encode(),
+                recorded: recorded.note.encode(),
+                submitted: submitted.encode(),
             };
             if self
                 .evidence
@@ -235,15 +337,14 @@ impl Witness {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn sign_subtree(&self, body: &[u8]) -> Result<Vec<NoteSignature>, Refusal> {
-        let request = SignSubtree::parse(body)?;
+    pub fn sign_subtree(&self, request: &SignSubtree) -> Result<Vec<NoteSignature>, Refusal> {
         let checkpoint = &request.checkpoint;
         let origin = &checkpoint.origin;
-        if self.logs.of(origin).is_none() {
+        if self.logs().of(origin).is_none() {
             return Err(Refusal::UnknownLog(origin.clone()));
         }
         let mut cosigned = false;
-        for cosigner in &self.cosigners {
+        for cosigner in &*self.cosigners {
             let verified = cosigner.verifier().verify(&request.note);
             let verified = verified.map_err(|error| Refusal::Untrusted(error.to_string()))?;
             cosigned |= verified.is_some();
@@ -269,18 +370,17 @@ impl Witness {
         Ok(signed)
     }
 
-    /// Returns the recorded checkpoint of the log with this hash of its origin: with the signatures
-    /// of the log that were verified, and the cosignatures of this witness. `None` if the lock has
-    /// no checkpoint of this origin that this witness has cosigned. The lock may have other values,
-    /// such as checkpoints that are not yet published.
+    /// Returns the recorded checkpoint of a log: with the signatures of the log that were verified,
+    /// and the cosignatures of this witness. `None` if this witness has not cosigned a checkpoint
+    /// of the log.
     ///
     /// # Errors
-    /// If the lock fails.
-    pub async fn checkpoint(&self, origin_hash: &LogId) -> Result<Option<Vec<u8>>, LockError> {
-        let stored = self.lock.load(origin_hash).await?;
-        let parse = |stored| Record::parse(stored, origin_hash, &self.cosigners).ok();
-        let cosigned = stored.and_then(parse).filter(|record| record.time > 0);
-        Ok(cosigned.map(|record| record.stored))
+    /// [`Refusal::Lock`], [`Refusal::Record`].
+    pub async fn checkpoint(&self, origin: &str) -> Result<Option<SignedNote>, Refusal> {
+        let stored = self.lock.load(&self.record_key(origin)).await?;
+        let record = self.recorded(origin, stored.as_deref())?;
+        let cosigned = record.filter(|record| record.time > 0);
+        Ok(cosigned.map(|record| record.note))
     }
 
     /// Returns the number of stored contradictions of a log that this process knows. The first call
@@ -293,11 +393,24 @@ impl Witness {
         self.evidence.count(&*self.lock, origin).await
     }
 
+    /// Returns a stored contradiction of a log, or `None` after the last one.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn contradiction(
+        &self,
+        origin: &str,
+        number: usize,
+    ) -> Result<Option<Contradiction>, LockError> {
+        Evidence::get(&*self.lock, origin, number).await
+    }
+
     /// Returns the signature lines of the log's trusted keys, all verified.
     fn trusted_signatures(&self, request: &AddCheckpoint) -> Result<Vec<NoteSignature>, Refusal> {
         let (origin, note) = (&request.checkpoint.origin, &request.note);
         let unknown = || Refusal::UnknownLog(origin.clone());
-        let keys = self.logs.of(origin).ok_or_else(unknown)?;
+        let logs = self.logs();
+        let keys = logs.of(origin).ok_or_else(unknown)?;
         let mut trusted = Vec::new();
         let mut extensible = false;
         for key in keys {

@@ -150,6 +150,11 @@ impl CheckpointVerifier {
         })
     }
 
+    /// Returns the public key of the log as a SubjectPublicKeyInfo in DER.
+    pub fn spki(&self) -> &[u8] {
+        self.key.spki()
+    }
+
     /// Returns the line of a note that [`verify`](Self::verify) verifies.
     pub fn signature_line<'n>(&self, note: &'n SignedNote) -> Option<&'n NoteSignature> {
         let key_id = lucarne_tlog::note::key_id(&self.origin, TREE_HEAD, &self.key.log_id().0);

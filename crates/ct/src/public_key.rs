@@ -57,6 +57,9 @@ pub enum KeyError {
     /// The key has another curve or another type.
     #[error("the key is not an ECDSA P-256 key, which a log requires")]
     NotP256,
+    /// The name cannot be the name of a cosigner.
+    #[error(transparent)]
+    Cosigner(#[from] lucarne_tlog::KeyError),
     /// RFC 6962 does not permit keys of this type for logs.
     #[error("the key is neither ECDSA on P-256 nor RSA of 2048 to 8192 bits")]
     NotOfALog,
@@ -112,6 +115,11 @@ impl PublicKey {
     /// Returns the log ID: SHA-256 of the SubjectPublicKeyInfo.
     pub fn log_id(&self) -> LogId {
         self.log_id
+    }
+
+    /// Returns the SubjectPublicKeyInfo in DER.
+    pub fn spki(&self) -> &[u8] {
+        self.key.as_ref()
     }
 
     /// Returns `true` if a DigitallySigned over `message` is valid for this key.

@@ -1,10 +1,16 @@
-//! Sunlight's derivation of the keys of a log from a seed file: HKDF, then C2SP det-keygen for
-//! ECDSA. The output of HKDF for ML-DSA-44 is the seed of FIPS 204.
+//! Sunlight's derivation of the keys of a log or of a witness from a seed file: HKDF, then C2SP
+//! det-keygen for ECDSA. The output of HKDF for Ed25519 and ML-DSA-44 is the seed of the key.
 
 use aws_lc_rs::{hkdf, hmac};
+use lucarne_tlog::Cosigner;
+
+use crate::public_key::KeyError;
 
 /// Length of Sunlight's seed files in bytes.
 pub(crate) const SEED_LEN: usize = 32;
+
+/// Salt of the keys of a log.
+const LOG: &[u8] = b"sunlight";
 
 /// The order of P-256.
 const ORDER: [u8; 32] = [
@@ -15,17 +21,31 @@ const ORDER: [u8; 32] = [
 /// Derives the P-256 scalar of the log key from a Sunlight seed. Returns `None` with probability
 /// 2^-64, if the seed gives no key.
 pub(crate) fn log_scalar(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
-    det_keygen(&stretch(seed, b"ECDSA P-256 log key")?)
+    det_keygen(&stretch(seed, LOG, b"ECDSA P-256 log key")?)
 }
 
 /// Derives the seed of the ML-DSA-44 key, which also signs the checkpoints.
 pub(crate) fn ml_dsa_seed(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
-    stretch(seed, b"ML-DSA-44 log key")
+    stretch(seed, LOG, b"ML-DSA-44 log key")
 }
 
-/// HKDF-SHA-256 with Sunlight's salt.
-fn stretch(seed: &[u8], info: &[u8]) -> Option<[u8; 32]> {
-    let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"sunlight");
+/// Derives the cosigners of the witness with this name: Ed25519, then ML-DSA-44.
+///
+/// # Errors
+/// [`KeyError::Derivation`]; [`KeyError::Cosigner`] if the name is not allowed.
+pub fn witness_cosigners(seed: &[u8; SEED_LEN], name: &str) -> Result<[Cosigner; 2], KeyError> {
+    let derived = |salt: &[u8]| stretch(seed, salt, name.as_bytes()).ok_or(KeyError::Derivation);
+    let ed25519 = derived(b"sunlight Ed25519 witness key")?;
+    let ml_dsa_44 = derived(b"sunlight ML-DSA-44 witness key")?;
+    Ok([
+        Cosigner::ed25519(name, &ed25519)?,
+        Cosigner::ml_dsa_44(name, &ml_dsa_44)?,
+    ])
+}
+
+/// HKDF-SHA-256.
+fn stretch(seed: &[u8], salt: &[u8], info: &[u8]) -> Option<[u8; 32]> {
+    let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, salt);
     let mut out = [0; 32];
     salt.extract(seed)
         .expand(&[info], hkdf::HKDF_SHA256)
@@ -94,6 +114,21 @@ impl HmacDrbg {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The values are computed with Go's `crypto/hkdf` and `crypto/ed25519`.
+    #[test]
+    fn keys_of_a_witness() {
+        let name = "witness.example.com";
+        let [ed25519, ml_dsa_44] = witness_cosigners(&[7; 32], name).unwrap();
+        let key = "witness.example.com+671ac1fa+BHoCFiTOpCCZ4oh6kR1LZkuyrZrAbi419eVHudDf9esG";
+        assert_eq!(ed25519.verifier().to_string(), key);
+        let seed = "a2d3d571573b061ee6de4ff5fbdef7e834201be4718b94bb001064e73f9db09c";
+        let seed = hex::decode(seed).unwrap().try_into().unwrap();
+        let same = Cosigner::ml_dsa_44(name, &seed).unwrap();
+        assert_eq!(ml_dsa_44.verifier(), same.verifier());
+        let error = witness_cosigners(&[7; 32], "a b").unwrap_err();
+        assert!(matches!(error, KeyError::Cosigner(_)));
+    }
 
     /// This seed, from the authors of det-keygen, has a first candidate that is not below the
     /// order.

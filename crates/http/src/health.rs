@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::reply::{Response, plain, value};
 use crate::served_certificate::{ServedCertificate, Validity, hosts};
 use crate::tls::Tls;
+use crate::witness::WitnessService;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -19,6 +20,27 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checks: Vec<Check>,
     logs: Vec<LogReport<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    witness: Option<WitnessReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct WitnessReport<'a> {
+    name: &'a str,
+    healthy: bool,
+    logs: usize,
+    checks: Vec<Check>,
+    /// The logs that have signed two histories. The witness is healthy, and refuses these logs only
+    /// if they continue the other history.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    contradicted: Vec<OriginReport>,
+}
+
+#[derive(Serialize)]
+struct OriginReport {
+    origin: String,
+    healthy: bool,
+    detail: String,
 }
 
 #[derive(Serialize)]
@@ -40,6 +62,7 @@ struct Check {
 /// reasons. A retired log need not run, but must be readable.
 pub(crate) async fn response<'a>(
     logs: impl Iterator<Item = &'a Log>,
+    witness: Option<&'a WitnessService>,
     tls: Option<&Tls>,
     unapplied: Option<&'static str>,
 ) -> Response {
@@ -51,7 +74,13 @@ pub(crate) async fn response<'a>(
     let checks: Vec<_> = checks.chain(unapplied.map(configuration)).collect();
     // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
-    let healthy = logs.iter().all(|log| log.healthy) && checks.iter().all(|check| check.ok);
+    let witness = match witness {
+        Some(witness) => Some(report_witness(witness).await),
+        None => None,
+    };
+    let healthy = logs.iter().all(|log| log.healthy)
+        && witness.as_ref().is_none_or(|witness| witness.healthy)
+        && checks.iter().all(|check| check.ok);
     let (status, words) = if healthy {
         (StatusCode::OK, "ok")
     } else {
@@ -61,6 +90,7 @@ pub(crate) async fn response<'a>(
         status: words,
         checks,
         logs,
+        witness,
     };
     let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
     plain(status, &value::JSON, &value::NO_STORE, json)
@@ -114,6 +144,46 @@ async fn report(log: &Log) -> LogReport<'_> {
     }
 }
 
+async fn report_witness(service: &WitnessService) -> WitnessReport<'_> {
+    let mut failure = service.lock_failure().await;
+    let contradicted = match &failure {
+        None => service.contradicted().await.unwrap_or_else(|error| {
+            tracing::warn!("the contradictions of the witness are unknown: {error}");
+            failure = Some("not readable".to_owned());
+            Vec::new()
+        }),
+        Some(_) => Vec::new(),
+    };
+    let mut checks = vec![Check {
+        name: "lock",
+        ok: failure.is_none(),
+        detail: failure.unwrap_or_else(|| "writable".to_owned()),
+    }];
+    let failed_lists = service.failed_lists();
+    if !failed_lists.is_empty() {
+        checks.push(Check {
+            name: "log_lists",
+            ok: true,
+            detail: format!("{failed_lists}: the logs of the last successful read stay"),
+        });
+    }
+    let contradicted = contradicted.into_iter().map(|found| OriginReport {
+        detail: format!(
+            "{} of its checkpoints contradict the cosigned one; the last one is at {}",
+            found.number, found.evidence
+        ),
+        origin: found.origin,
+        healthy: false,
+    });
+    WitnessReport {
+        name: service.name(),
+        healthy: checks.iter().all(|check| check.ok),
+        logs: service.witness().logs().origins().len(),
+        checks,
+        contradicted: contradicted.collect(),
+    }
+}
+
 /// Returns the stable name of a state, as in `/health`, `stats.json` and the header `log-state`.
 pub fn state_name(state: &State) -> &'static str {
     match state {
@@ -135,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn an_unapplied_configuration_is_reported_and_does_not_fail() {
         for (unapplied, reported) in [(None, false), (Some("edited"), true)] {
-            let response = response(std::iter::empty(), None, unapplied).await;
+            let response = response(std::iter::empty(), None, None, unapplied).await;
             assert_eq!(response.status(), StatusCode::OK);
             let body = String::from_utf8_lossy(response.body().bytes()).into_owned();
             assert_eq!(body.contains("\"configuration\""), reported, "{body}");

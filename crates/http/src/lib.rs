@@ -22,6 +22,7 @@
 //! | `submission`, `get_roots`, `error_response` | the submission API, and its errors |
 //! | `monitoring`, `long_poll`, `feed` | the monitoring API, new checkpoints and entries |
 //! | `rfc6962` | the read endpoints of RFC 6962 |
+//! | [`WitnessService`] | the endpoints of a witness |
 //! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
 //! | `reply`, `body` | responses |
 //! | `pages`, `error_page`, `robots`, [`log_json`], `timestamp` | web pages, and the metadata of a log |
@@ -78,6 +79,7 @@ mod submission;
 mod timestamp;
 mod tls;
 mod trace;
+mod witness;
 
 pub use health::state_name;
 pub use instances::{InstanceClient, InstanceKey, InstanceServer, ShortKey};
@@ -94,3 +96,4 @@ pub use serving::{Serving, serve};
 pub use site::{EndpointSet, Site};
 pub use tls::{Tls, TlsError};
 pub use trace::{Trace, TracedSubmission, Tracer};
+pub use witness::WitnessService;

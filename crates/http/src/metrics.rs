@@ -22,6 +22,9 @@ pub(crate) enum Endpoint {
     AddChain,
     AddPreChain,
     CheckChain,
+    AddCheckpoint,
+    SignSubtree,
+    Witnessed,
     GetRoots,
     Checkpoint,
     Tile,
@@ -44,6 +47,9 @@ impl Endpoint {
         Endpoint::AddChain,
         Endpoint::AddPreChain,
         Endpoint::CheckChain,
+        Endpoint::AddCheckpoint,
+        Endpoint::SignSubtree,
+        Endpoint::Witnessed,
         Endpoint::GetRoots,
         Endpoint::Checkpoint,
         Endpoint::Tile,
@@ -63,6 +69,9 @@ impl Endpoint {
             Endpoint::AddChain => "add-chain",
             Endpoint::AddPreChain => "add-pre-chain",
             Endpoint::CheckChain => "check-chain",
+            Endpoint::AddCheckpoint => "add-checkpoint",
+            Endpoint::SignSubtree => "sign-subtree",
+            Endpoint::Witnessed => "witnessed",
             Endpoint::GetRoots => "get-roots",
             Endpoint::Checkpoint => "checkpoint",
             Endpoint::Tile => "tile",
@@ -78,8 +87,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns `true` for requests that count towards the read limits. Requests for a checkpoint,
-    /// and requests with separate limits, do not count.
+    /// Returns `true` for requests that count towards the read limits. Requests for the checkpoint
+    /// of a log, and requests with separate limits, do not count. Requests to a witness read its
+    /// lock, and count.
     pub(crate) fn is_read(self) -> bool {
         !matches!(
             self,
@@ -89,9 +99,9 @@ impl Endpoint {
 }
 
 /// The statuses that this server sends. Any other status counts as 0.
-const STATUSES: [u16; 20] = [
-    200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 501, 503,
-    0,
+const STATUSES: [u16; 23] = [
+    200, 204, 206, 301, 303, 304, 400, 403, 404, 405, 408, 409, 410, 413, 415, 416, 421, 422, 429,
+    500, 501, 503, 0,
 ];
 
 fn slot(status: StatusCode) -> usize {

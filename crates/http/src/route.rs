@@ -54,8 +54,8 @@ pub enum PrefixError {
         /// The reason.
         problem: String,
     },
-    /// Two logs have the same prefix.
-    #[error("{prefix} is a prefix of two logs, {first} and {second}: each log needs its own")]
+    /// Two logs, or a log and the witness, have the same prefix.
+    #[error("{prefix} is a prefix of both {first} and {second}: each needs its own")]
     Taken {
         /// Host and path.
         prefix: String,

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 
 use self::endpoint::{of_resource, of_site};
 use self::served_log::ServedLog;
-use self::table::{Table, routes};
+use self::table::{Found, Table, routes};
 use crate::budget::{BudgetMetrics, Client};
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
@@ -28,6 +28,7 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
 use crate::trace::Tracer;
+use crate::witness::WitnessService;
 use crate::{
     error_page, error_response, health, logjson, metrics, pages, request_head, robots, submission,
 };
@@ -87,6 +88,7 @@ impl Site {
         let empty = Table {
             logs: Vec::new(),
             listed: 0,
+            witness: None,
             routes: Routes::default(),
         };
         let site = Arc::new(Site {
@@ -112,6 +114,23 @@ impl Site {
         let _ = self.tracer.set(tracer);
     }
 
+    /// Serves the witness beside the logs.
+    ///
+    /// # Errors
+    /// If a prefix is not a URL, or a log has the same prefix; then nothing changes.
+    pub fn serve_witness(&self, witness: Arc<WitnessService>) -> Result<(), PrefixError> {
+        let _replacing = self.next_number.lock();
+        let before = self.table.load_full();
+        let logs: Vec<_> = before.logs.iter().map(|it| Arc::clone(&it.log)).collect();
+        self.table.store(Arc::new(Table {
+            routes: routes(&logs, Some(&witness))?,
+            logs: before.logs.clone(),
+            listed: before.listed,
+            witness: Some(witness),
+        }));
+        Ok(())
+    }
+
     /// Reports in `/health` and in a metric that the process has not applied the whole
     /// configuration file, with the reason; or that it has.
     pub fn note_configuration(&self, unapplied: Option<&'static str>) {
@@ -133,9 +152,10 @@ impl Site {
     ) -> Result<(), PrefixError> {
         let listed = logs.len();
         let logs: Vec<_> = logs.into_iter().chain(leaving).collect();
-        let routes = routes(&logs)?;
         let mut next_number = self.next_number.lock();
         let before = self.table.load_full();
+        let witness = before.witness.clone();
+        let routes = routes(&logs, witness.as_deref())?;
         let serve = |log: Arc<Log>| {
             let mut present = before.logs.iter();
             if let Some(served) = present.find(|served| Arc::ptr_eq(&served.log, &log)) {
@@ -156,6 +176,7 @@ impl Site {
         let table = Arc::new(Table {
             logs,
             listed,
+            witness,
             routes,
         });
         self.table.store(Arc::clone(&table));
@@ -194,7 +215,7 @@ impl Site {
         let head = parts.method == Method::HEAD;
         let table = self.table.load_full();
         if let Err(refused) = request_head::check(&parts, &body) {
-            let response = complete(refused.into_response(), head, table.any());
+            let response = complete(refused.into_response(), head, table.errors(None));
             self.elsewhere
                 .note_response(Endpoint::Unknown, &response, start);
             return response;
@@ -204,26 +225,32 @@ impl Site {
             _ => table.find(&parts),
         };
         let (metrics, endpoint) = match &found {
-            Some((served, resource)) => (&served.metrics, of_resource(*resource)),
+            Some(Found::Log(served, resource)) => (&served.metrics, of_resource(*resource)),
+            Some(Found::Witness(_, resource)) => (&self.elsewhere, resource.endpoint()),
             None => (&self.elsewhere, of_site(endpoints, parts.uri.path())),
         };
         let reading = endpoint.is_read().then(|| {
             let operations = endpoint == Endpoint::Operations;
-            match found {
-                Some((served, resource)) => served.reading(resource),
+            match &found {
+                Some(Found::Log(served, resource)) => served.reading(*resource),
                 None if operations => Reading::Operations,
-                None => Reading::Other,
+                Some(Found::Witness(..)) | None => Reading::Other,
             }
         });
         let admitted = self.reads.admit(reading, client.address(), &parts.headers);
         let (passage, response) = match admitted {
             Ok(passage) => {
                 let limits = passage.limits();
-                let response = match found {
-                    Some((served, resource)) => {
+                let response = match &found {
+                    Some(Found::Log(served, resource)) => {
                         let responding =
-                            served.respond(resource, parts, body, client, self, limits);
+                            served.respond(*resource, parts, body, client, self, limits);
                         responding.await
+                    }
+                    Some(Found::Witness(witness, resource)) => {
+                        let limits = &self.limits;
+                        // Boxed, so that it does not enlarge the state of every connection.
+                        Box::pin(witness.respond(*resource, parts, body, client, limits)).await
                     }
                     None => self.operations(&table, endpoint, parts, limits).await,
                 };
@@ -231,8 +258,7 @@ impl Site {
             }
             Err(refused) => (None, refused.into_response()),
         };
-        let of = found.map(|(served, _)| served).or(table.any());
-        let mut response = complete(response, head, of);
+        let mut response = complete(response, head, table.errors(found.as_ref()));
         if let Some(passage) = passage {
             passage.pay(&mut response);
         }
@@ -256,7 +282,8 @@ impl Site {
             "/health" => {
                 let tls = self.tls.get().map(|tls| &**tls);
                 let unapplied = *self.unapplied.lock();
-                health::response(table.logs(), tls, unapplied).await
+                let witness = table.witness.as_deref();
+                health::response(table.logs(), witness, tls, unapplied).await
             }
             "/metrics" => {
                 let metrics = self.render_metrics();
@@ -277,10 +304,9 @@ impl Site {
     }
 }
 
-/// Completes a response: links a refusal to the page of all errors of `log`, and removes the body
-/// of a response to HEAD.
-fn complete(mut response: Response, head: bool, log: Option<&ServedLog>) -> Response {
-    let prefix = log.map_or("/", |served| served.log.config().submission_prefix.as_str());
+/// Completes a response: links a refusal to the page of all errors below `prefix`, and removes the
+/// body of a response to HEAD.
+fn complete(mut response: Response, head: bool, prefix: &str) -> Response {
     error_response::link(&mut response, prefix);
     if head { headed(response) } else { response }
 }

@@ -84,8 +84,7 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    refuse_encoded(headers)?;
-    let body = collect(headers, body, limits, client).await;
+    let body = self::body(headers, body, limits.body_bytes, limits, client).await;
     steps.end("read");
     let body = body?;
     if log.is_starting() {
@@ -124,8 +123,7 @@ where
     B::Error: std::fmt::Display,
 {
     let judged = async {
-        refuse_encoded(&headers)?;
-        let body = collect(&headers, body, limits, client).await?;
+        let body = self::body(&headers, body, limits.body_bytes, limits, client).await?;
         Ok::<_, ErrorResponse>(log.judge(&decode(&body, limits)?)?)
     };
     match judged.await {
@@ -178,7 +176,7 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "content_encoding",
             format!(
-                "the body has Content-Encoding {:?}; send the JSON without compression",
+                "the body has Content-Encoding {:?}; send the body without compression",
                 String::from_utf8_lossy(coding.as_bytes())
             ),
         )
@@ -186,11 +184,12 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Returns the whole body, within the limits and the client's budget. A body that arrives in one
+/// Returns the whole body of at most `limit` bytes, within the client's budget. A body that arrives in one
 /// piece, as most do, is not copied.
-async fn collect<B>(
+pub(crate) async fn body<B>(
     headers: &HeaderMap,
     mut body: B,
+    limit: usize,
     limits: &Limits,
     client: &Arc<Client>,
 ) -> Result<Bytes, ErrorResponse>
@@ -198,7 +197,7 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let limit = limits.body_bytes;
+    refuse_encoded(headers)?;
     let declared = body.size_hint().exact().map(|length| length as usize);
     if declared.is_some_and(|length| length > limit) {
         return Err(ErrorResponse::too_large(limit));
@@ -348,7 +347,7 @@ mod tests {
         };
         let budget = Budget::new(&limits, BudgetMetrics::default());
         let client = budget.client(Ipv4Addr::LOCALHOST.into()).unwrap();
-        collect(&HeaderMap::new(), body, &limits, &client).await
+        super::body(&HeaderMap::new(), body, limit, &limits, &client).await
     }
 
     #[tokio::test]
@@ -387,16 +386,21 @@ mod tests {
         let client = budget.client(Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut others = Reservation::nothing(&client);
         others.grow(98).unwrap();
-        let (headers, two) = (HeaderMap::new(), || pieces(vec![Ok(b"a"), Ok(b"b")]));
-        assert!(collect(&headers, two(), &limits, &client).await.is_ok());
+        let headers = HeaderMap::new();
+        let collect = async |body| {
+            super::body(&headers, body, limits.body_bytes, &limits, &client)
+                .await
+                .map_err(ErrorResponse::into_response)
+        };
+        let two = || http_body_util::Either::Left(pieces(vec![Ok(b"a"), Ok(b"b")]));
+        assert!(collect(two()).await.is_ok());
         others.grow(99).unwrap();
-        let refused = collect(&headers, two(), &limits, &client).await;
-        let response = refused.unwrap_err().into_response();
+        let response = collect(two()).await.unwrap_err();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["retry-after"], "1");
         // A complete body is not subject to the timeout.
         let there = Full::new(Bytes::from_static(b"ab"));
-        assert!(collect(&headers, there, &limits, &client).await.is_ok());
+        assert!(collect(http_body_util::Either::Right(there)).await.is_ok());
     }
 
     #[tokio::test]

@@ -73,6 +73,12 @@ pub enum Command {
     /// and TLS files: logs are added and removed, and the other logs continue.
     Serve(Box<Serve>),
 
+    /// Run a witness: cosign the checkpoints of other logs if they are append-only
+    ///
+    /// Runs the server of `serve`, with the same signals, for a configuration with `witness` and
+    /// without logs. `serve` runs a witness beside logs.
+    Witness(File),
+
     /// Check the configuration and all files that it names
     ///
     /// Performs every step of `serve` up to the start itself. Prints all problems in one run, with
@@ -132,11 +138,11 @@ pub enum Command {
     #[command(subcommand)]
     Journal(Journal),
 
-    /// Generate the key of a log
+    /// Generate the key of a log or of a witness
     ///
-    /// Writes 32 random bytes to a file of mode 0600, and prints the log ID and the public key.
-    /// Never changes an existing file, but prints its log ID and public key. The key derivation is
-    /// Sunlight's.
+    /// Writes 32 random bytes to a file of mode 0600, and prints the log ID and the public key, or
+    /// the verifier keys of a witness. Never changes an existing file, but prints its keys. The key
+    /// derivation is Sunlight's.
     Keygen(Keygen),
 
     /// Hold the keys of logs in a separate process that never signs a fork
@@ -189,6 +195,10 @@ pub struct Keygen {
     /// Seed file to create
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
+
+    /// Name of the witness whose keys are derived from the seed
+    #[arg(long, value_name = "NAME")]
+    pub witness: Option<String>,
 }
 
 #[cfg(test)]

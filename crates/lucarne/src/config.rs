@@ -36,6 +36,7 @@ mod tesseract;
 pub(crate) mod values;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
+mod witness;
 mod written;
 
 use std::io;
@@ -52,7 +53,7 @@ pub(crate) use conflict::shared as shared_by_logs;
 pub use flags::Flags;
 pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;
-pub(crate) use key::{describe as describe_key, read as read_key};
+pub(crate) use key::{describe as describe_key, read as read_key, read_seed};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report, Severity};
 #[cfg(feature = "otlp")]
@@ -74,6 +75,7 @@ pub(crate) use values::rfc3339;
 use without_otlp as otlp;
 #[cfg(not(feature = "otlp"))]
 pub use without_otlp::OtlpSettings;
+pub use witness::WitnessSettings;
 pub use written::Written;
 
 /// Remedy for a missing configuration.
@@ -107,8 +109,10 @@ pub struct Config {
     pub http: Limits,
     /// Export of traces and metrics.
     pub otlp: Option<OtlpSettings>,
-    /// The logs, in the order of the file.
+    /// The logs, in the order of the file. Not empty without a witness.
     pub logs: Vec<LogSettings>,
+    /// The witness beside the logs.
+    pub witness: Option<WitnessSettings>,
     /// Settings of the process as written in the file, to find the keys that a reload has changed.
     pub written: Written,
     /// Digest of the file with all of these settings. `None` without a file, or if a reload has
@@ -173,6 +177,7 @@ impl Config {
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
         let otlp = otlp::read(&top, directory, report);
+        let witness = witness::read(&top, directory, &logs, report);
         let mut of_process = keys::top::TABLE.keys();
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
@@ -189,7 +194,10 @@ impl Config {
         let handover = reader.path(&keys::top::KEYS.handover);
         let (checkpoints, password) = place::lock(&mut reader)?;
         let password = password.map(|file| ("checkpointspassword".to_owned(), file));
-        let files = password.into_iter().chain(otlp::private_files(&otlp));
+        let seed = witness.as_ref().and_then(|witness| witness.secret.clone());
+        let seed = seed.map(|file| ("witness.secret".to_owned(), file));
+        let files = password.into_iter().chain(seed);
+        let files = files.chain(otlp::private_files(&otlp));
         refuse_unsafe_places(&checkpoints, files, tls.as_ref(), &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
@@ -205,6 +213,7 @@ impl Config {
             http,
             otlp,
             logs,
+            witness,
             written,
             digest: None,
         })
@@ -266,6 +275,7 @@ fn logs(
             report.problem(Some(line), "logs", message);
             return Vec::new();
         }
+        _ if top.get(&keys::top::KEYS.witness).is_some() => return Vec::new(),
         _ => {
             let message = "is missing: one `- shortname: …` for each log";
             report.problem(None, "logs", message);

@@ -141,7 +141,7 @@ pub(crate) async fn create_missing(
             Err(error) => return Err(error),
         }
     }
-    if refusals.len() == config.logs.len() {
+    if !refusals.is_empty() && refusals.len() == config.logs.len() {
         bail!("{}", refusals.join("\n"));
     }
     for refusal in refusals {

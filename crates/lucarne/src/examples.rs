@@ -8,6 +8,7 @@ use crate::cli::Cli;
 const EXAMPLES: &str = "\
 lucarne serve -c /etc/lucarne/lucarne.yaml --log-format json
 lucarne serve --testcert
+lucarne witness -c witness.yaml
 lucarne check -c /etc/lucarne/lucarne.yaml
 lucarne config show -c lucarne.yaml
 lucarne config schema
@@ -15,6 +16,7 @@ lucarne init -c /etc/lucarne/lucarne.yaml
 lucarne adopt -c sunlight.yaml --follow
 lucarne adopt -c sunlight.yaml --check
 lucarne adopt -c sunlight.yaml
+lucarne adopt -c sunlight.yaml --witness
 lucarne give-back -c lucarne.yaml --to sunlight
 lucarne fsck -c lucarne.yaml example2026h2
 lucarne fsck --at https://ct.example.net/2026h2/ --json
@@ -25,6 +27,7 @@ lucarne lock copy -c lucarne.yaml /backup/checkpoints.db
 lucarne lock rebuild -c lucarne.yaml example2026h2 --known https://mirror.example/checkpoint
 lucarne journal list -c lucarne.yaml
 lucarne keygen -f /etc/lucarne/example2026h2.seed
+lucarne keygen -f /etc/lucarne/witness.seed --witness witness.example.com
 lucarne signer -c signer.yaml first-use ct.example.net/2026h2
 lucarne signer -c signer.yaml adopt /srv/lucarne/example2026h2/checkpoint
 lucarne demo

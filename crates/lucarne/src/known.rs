@@ -19,17 +19,17 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a checkpoint in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// A place with a checkpoint.
+/// A place with a checkpoint or a log list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// URL that ends in `/checkpoint`.
+    /// URL of the file. That of a checkpoint ends in `/checkpoint`.
     Url(String),
     File(PathBuf),
 }
 
-/// Reasons why a checkpoint cannot be read.
+/// Reasons why a place cannot be read.
 #[derive(Debug, thiserror::Error)]
-enum SilentPlace {
+pub(crate) enum SilentPlace {
     #[error(transparent)]
     Url(#[from] ClientError),
     #[error(transparent)]
@@ -51,14 +51,16 @@ impl Place {
         }
     }
 
-    async fn read(&self, client: &Client) -> Result<Bytes, SilentPlace> {
-        let reading = async {
-            Ok(match self {
-                Place::Url(url) => client.get(url, MAX_BYTES).await?,
-                Place::File(path) => tokio::fs::read(path).await?.into(),
-            })
-        };
-        tokio::time::timeout(READ_TIMEOUT, reading).await?
+    /// Reads at most `limit` bytes from a URL, or a file.
+    pub(crate) async fn read(&self, client: &Client, limit: usize) -> Result<Bytes, SilentPlace> {
+        Ok(match self {
+            Place::Url(url) => client.get(url, limit).await?,
+            Place::File(path) => tokio::fs::read(path).await?.into(),
+        })
+    }
+
+    async fn checkpoint(&self, client: &Client) -> Result<Bytes, SilentPlace> {
+        tokio::time::timeout(READ_TIMEOUT, self.read(client, MAX_BYTES)).await?
     }
 }
 
@@ -86,7 +88,7 @@ impl KnownCheckpoints for KnownPlaces {
         for place in &self.0 {
             let (place, client) = (place.clone(), client.clone());
             asking.spawn(async move {
-                let note = place.read(&client).await;
+                let note = place.checkpoint(&client).await;
                 SourceResponse {
                     note: note.map_err(Into::into),
                     place: place.to_string(),

@@ -23,6 +23,7 @@
 //! | `roots`, `ccadb` | the roots that a log accepts |
 //! | `describe` | `log.v3.json` in the directory of a log |
 //! | [`documentation`] | the generated tables of the documentation |
+//! | `witness` | the witness, and the log lists that it follows |
 //! | `upkeep`, `signals`, `reload` | signals, and the settings that reload |
 //! | `successor`, `handover` | an upgrade without refused connections |
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
@@ -81,6 +82,7 @@ mod verification;
 mod version;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -131,7 +133,8 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Fsck(options) => commands::fsck::run(options),
         Command::Repair(options) => commands::fsck::repair(options),
-        Command::Keygen(keygen) => commands::keygen::run(&keygen.file),
+        Command::Witness(file) => commands::serve::witness(&file.config, logging),
+        Command::Keygen(keygen) => commands::keygen::run(keygen),
         Command::Signer(options) => commands::signer::run(options),
         Command::Demo(options) => commands::demo::run(options, logging),
         Command::Load(load) => commands::load::run(load),
@@ -149,6 +152,7 @@ fn keep_files_private(command: &Command) {
     let is_of_log = matches!(
         command,
         Command::Serve(_)
+            | Command::Witness(_)
             | Command::Init(_)
             | Command::Adopt(_)
             | Command::Repair(_)

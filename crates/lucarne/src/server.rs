@@ -31,6 +31,7 @@ use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::Upkeep;
+use crate::witness::{self, Lists};
 use crate::{descriptors, notify, process_metrics, tls, verification};
 
 /// The time for closing the lock at the end of a shutdown.
@@ -80,6 +81,8 @@ pub(crate) struct Server {
     tls: Option<Arc<Tls>>,
     tls_watch: Arc<Mutex<tls::Watch>>,
     site: Arc<Site>,
+    /// The log lists of the witness.
+    lists: Option<Lists>,
     exporting: Exporting,
     signals: Signals,
     /// The socket at which the next process requests the logs.
@@ -140,7 +143,17 @@ impl Server {
         let logs = logs.map(|(settings, roots)| host.start(settings, roots, &turn));
         let logs: Vec<_> = logs.collect();
         host.instances.serve();
+        let witness = config.witness.as_ref();
+        let witness = witness.map(|settings| witness::open(settings, &host.lock, &mut registry));
+        let witness = witness.transpose()?;
         let (site, exporting) = site(&config, logs.clone(), registry)?;
+        let lists = match (&config.witness, witness) {
+            (Some(settings), Some(service)) => {
+                site.serve_witness(Arc::clone(&service))?;
+                Some(Lists::follow(settings, &service))
+            }
+            _ => None,
+        };
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
@@ -152,6 +165,7 @@ impl Server {
             tls,
             tls_watch,
             site,
+            lists,
             exporting,
             signals,
             doorway,
@@ -196,6 +210,7 @@ impl Server {
                     hosted: self.hosted.clone(),
                     progress: Progress::default(),
                 },
+                lists: self.lists,
                 tls: self.tls.clone(),
                 tls_watch: self.tls_watch,
                 terminal: self.creation == Creation::Done,

@@ -15,6 +15,7 @@ use crate::hosting::{Current, Hosted};
 use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
+use crate::witness::Lists;
 use crate::{notify, successor, tls};
 
 /// The time between two comparisons of the configuration file and the TLS files.
@@ -31,6 +32,8 @@ pub(crate) struct Upkeep {
     pub(crate) hosted: Current,
     /// Reloads the configuration file.
     pub(crate) reload: Reload,
+    /// The log lists of the witness.
+    pub(crate) lists: Option<Lists>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_watch: Arc<Mutex<tls::Watch>>,
     /// Whether SIGHUP means that the terminal was closed, as in the demo.
@@ -125,6 +128,9 @@ impl Upkeep {
     /// Reads roots and TLS files again in the background. A file that does not respond delays only
     /// the notification of the service manager.
     fn reread_files(&self) {
+        if let Some(lists) = &self.lists {
+            lists.reread();
+        }
         let mut reading = self.reread_roots(|_| true);
         if let Some(tls) = self.tls.clone() {
             let hosted = self.hosted.now();

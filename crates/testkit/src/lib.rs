@@ -17,6 +17,7 @@
 //! | [`tls_client`], [`tls_server`] | TLS with given certificates and protocols |
 //! | [`Audit`], [`Report`] | a check of a log from outside |
 //! | [`check_exposition`] | a strict check of metrics |
+//! | [`SignedLog`] | a log in memory that signs two histories |
 //! | [`Corpus`], [`corpus()`], [`takeover()`] | real certificates, and directories of other logs |
 //! | [`ObjectStore`], [`Bucket`], [`DatabaseServer`] | real stores and databases on loopback |
 //! | [`Moto`], [`AzureServer`], [`GcsServer`], [`SecretManager`] | cloud services on loopback |
@@ -49,6 +50,7 @@ mod process;
 mod secret_manager;
 mod server;
 mod service;
+mod signed_log;
 mod small_disk;
 mod store_proxy;
 mod stores;
@@ -79,6 +81,7 @@ pub use process::{Usage, usage};
 pub use rustix::process::Signal;
 pub use secret_manager::SecretManager;
 pub use server::{Launch, Server, free_port};
+pub use signed_log::SignedLog;
 pub use small_disk::SmallDisk;
 pub use store_proxy::{Fate, StoreProxy};
 pub use stores::{ObjectStore, go_program};

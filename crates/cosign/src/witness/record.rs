@@ -1,13 +1,9 @@
 //! The record of an origin: the latest cosigned checkpoint, as a signed note in the lock.
 
-use lucarne_ct::sha256;
-use lucarne_storage::LogId;
 use lucarne_tlog::{Checkpoint, Cosigner, NoteSignature, SignedNote};
 
 /// The latest cosigned checkpoint of a log.
 pub(super) struct Record {
-    /// The note in the lock.
-    pub(super) stored: Vec<u8>,
     pub(super) note: SignedNote,
     pub(super) checkpoint: Checkpoint,
     /// Latest time of a cosignature, in seconds since 1970. 0 if all keys of the witness are new.
@@ -15,19 +11,19 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Parses the note that the lock has under the hash of an origin.
+    /// Parses the note that the lock has for an origin.
     ///
     /// # Errors
     /// The reason why the note is not a record of this origin, as text.
     pub(super) fn parse(
-        stored: Vec<u8>,
-        origin_hash: &LogId,
+        stored: &[u8],
+        origin: &str,
         cosigners: &[Cosigner],
     ) -> Result<Self, String> {
-        let note = SignedNote::parse(&stored).map_err(|error| error.to_string())?;
+        let note = SignedNote::parse(stored).map_err(|error| error.to_string())?;
         let parsed = Checkpoint::parse_extended(&note.text);
         let (checkpoint, _) = parsed.map_err(|error| error.to_string())?;
-        if self::origin_hash(&checkpoint.origin) != *origin_hash {
+        if checkpoint.origin != origin {
             return Err(format!("the origin is {:?}", checkpoint.origin));
         }
         let mut time = 0;
@@ -36,7 +32,6 @@ impl Record {
             time = time.max(verified.map_err(|error| error.to_string())?.unwrap_or(0));
         }
         Ok(Self {
-            stored,
             note,
             checkpoint,
             time,
@@ -59,9 +54,4 @@ impl Record {
         };
         cosigners.iter().map(line).collect()
     }
-}
-
-/// Returns the key of an origin in the lock, which is also the name of its checkpoint in URLs.
-pub(super) fn origin_hash(origin: &str) -> LogId {
-    sha256(&[origin.as_bytes()])
 }

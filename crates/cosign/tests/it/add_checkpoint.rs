@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lucarne_cosign::{InvalidWitness, Malformed, Refusal};
-use lucarne_ct::{CheckpointVerifier, LogKey, sha256};
+use lucarne_ct::{CheckpointVerifier, LogKey};
 
 use super::*;
 
@@ -11,8 +11,7 @@ use super::*;
 async fn a_growing_log_is_cosigned() {
     let (log, lock) = (Log::new(ORIGIN, 0), memory());
     let witness = witness(&[ORIGIN], lock);
-    let key = origin_hash(ORIGIN);
-    assert_eq!(witness.checkpoint(&key).await.unwrap(), None);
+    assert_eq!(recorded(&witness).await, None);
     for (old, size) in [(0, 0), (0, 5), (5, 5), (5, 13), (13, 40), (40, 40)] {
         let mut request = log.request(old, size);
         // The witness ignores lines of unknown keys, and does not store them.
@@ -25,8 +24,8 @@ async fn a_growing_log_is_cosigned() {
         let lines = send(&witness, &request).await.unwrap();
         assert_eq!(cosigned(&request.note.text, &lines), NOW);
 
-        let stored = witness.checkpoint(&key).await.unwrap().unwrap();
-        let stored = SignedNote::parse(&stored).unwrap();
+        let stored = recorded(&witness).await.unwrap();
+        let stored = SignedNote::parse(stored.as_bytes()).unwrap();
         assert_eq!(stored.text, request.note.text);
         assert_eq!(stored.signatures[0], request.note.signatures[1]);
         assert_eq!(stored.signatures[1..], lines);
@@ -90,8 +89,8 @@ async fn unsigned_extension_lines_are_refused() {
 
 #[tokio::test]
 async fn a_replay_returns_the_recorded_cosignatures() {
-    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), origin_hash(ORIGIN));
-    let old_key = cosigners().into_iter().take(1).collect();
+    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), record_key(ORIGIN));
+    let old_key: Vec<_> = cosigners().into_iter().take(1).collect();
     let old = Witness::new(old_key, known(&[ORIGIN]), Arc::new(lock.clone())).unwrap();
     send(&old, &log.request(0, 5)).await.unwrap();
     // The record has no line of the new key yet.
@@ -110,40 +109,33 @@ async fn a_replay_returns_the_recorded_cosignatures() {
     assert_eq!(record.signatures[0], request.note.signatures[0]);
 }
 
-/// The lock has the checkpoints of this machine's own logs too, before their publication.
+/// A witness with another key has its own view of the log in the same lock. Sunlight creates an
+/// empty record for a new log.
 #[tokio::test]
-async fn other_values_of_the_lock_are_not_served() {
+async fn records_of_other_witnesses_and_of_sunlight() {
     let (log, lock) = (Log::new(ORIGIN, 0), memory());
-    let witness = witness(&[ORIGIN], lock.clone());
-    send(&witness, &log.request(0, 5)).await.unwrap();
-    let record = lock.load(&origin_hash(ORIGIN)).await.unwrap().unwrap();
-    let mut fork = log.request(5, 5);
-    fork.checkpoint.root = log.roots[6];
-    resign(&mut fork);
-    send(&witness, &fork).await.unwrap_err();
-    let evidence = sha256(&[format!("{ORIGIN}\nevidence 0\n").as_bytes()]);
-
-    let own = LogKey::from_seed(&[7; 32]).unwrap();
-    let committed = own.sign_checkpoint("own.example", 5, &log.roots[5], NOW * 1000);
-    let committed = committed.unwrap().into_bytes();
-    let lease = sha256(&[b"a lease"]);
-    for (key, value) in [
-        (own.log_id().0, committed.clone()),
-        (origin_hash("own.example"), committed),
-        (origin_hash("other.example"), record),
-        (lease, b"{\"holder\":\"one\"}".to_vec()),
-    ] {
-        lock.create(&key, &value).await.unwrap();
-        assert_eq!(witness.checkpoint(&key).await.unwrap(), None);
+    let one = witness(&[ORIGIN], lock.clone());
+    send(&one, &log.request(0, 5)).await.unwrap();
+    let keys = vec![Cosigner::ed25519("witness.example/w2", &[9; 32]).unwrap()];
+    let other = Witness::new(keys, known(&[ORIGIN]), Arc::new(lock.clone())).unwrap();
+    assert_eq!(recorded(&other).await, None);
+    lock.create(&other.record_key(ORIGIN), b"").await.unwrap();
+    assert_eq!(recorded(&other).await, None);
+    other
+        .add_checkpoint(&log.request(0, 13), NOW)
+        .await
+        .unwrap();
+    for (witness, size) in [(&one, 5), (&other, 13)] {
+        let note = witness.checkpoint(ORIGIN).await.unwrap().unwrap();
+        assert_eq!(Checkpoint::parse(&note.text).unwrap().size, size);
     }
-    assert!(lock.load(&evidence).await.unwrap().is_some());
-    assert_eq!(witness.checkpoint(&evidence).await.unwrap(), None);
 }
 
 #[test]
 fn keys_and_origins_are_checked() {
-    let new =
-        |keys, origins: &[&str]| Witness::new(keys, known(origins), Arc::new(memory())).map(drop);
+    let new = |keys: Vec<Cosigner>, origins: &[&str]| {
+        Witness::new(keys, known(origins), Arc::new(memory())).map(drop)
+    };
     assert_eq!(new(vec![], &[ORIGIN]), Err(InvalidWitness::NoKey));
     let twice = ["w1", "w2"].map(|name| Cosigner::ed25519(name, &[2; 32]).unwrap());
     let same = InvalidWitness::SameKey(Box::new(twice[1].verifier().clone()));
@@ -155,6 +147,8 @@ fn keys_and_origins_are_checked() {
     assert_eq!(new(cosigners(), &[&origins[1]]), Err(long));
     let ed25519 = cosigners().into_iter().take(1).collect();
     assert_eq!(new(ed25519, &[&origins[1]]), Ok(()));
+    let name = InvalidWitness::Name("witness.example/w1".to_owned());
+    assert_eq!(new(cosigners(), &["witness.example/w1"]), Err(name));
 }
 
 /// Sends a changed request from the recorded size 5 to 13, and returns the refusal. The record must
@@ -163,12 +157,11 @@ async fn refused(change: impl FnOnce(&mut AddCheckpoint)) -> Refusal {
     let log = Log::new(ORIGIN, 0);
     let witness = witness(&[ORIGIN], memory());
     send(&witness, &log.request(0, 5)).await.unwrap();
-    let before = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
+    let before = recorded(&witness).await;
     let mut request = log.request(5, 13);
     change(&mut request);
     let refusal = send(&witness, &request).await.unwrap_err();
-    let after = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
-    assert_eq!(after, before);
+    assert_eq!(recorded(&witness).await, before);
     refusal
 }
 
@@ -310,9 +303,7 @@ async fn times_of_cosignatures() {
     let witness = witness(&[ORIGIN], memory());
     let request = log.request(0, 5);
     let send = async |request: &AddCheckpoint, now| {
-        let lines = witness
-            .add_checkpoint(request.to_string().as_bytes(), now)
-            .await;
+        let lines = witness.add_checkpoint(request, now).await;
         lines.map(|lines| cosigned(&request.note.text, &lines))
     };
     assert!(matches!(send(&request, 0).await, Err(Refusal::Signing(_))));
@@ -338,9 +329,9 @@ async fn without_a_record_there_is_no_cosignature() {
     lock.fail(None);
     send(&witness, &log.request(0, 5)).await.unwrap();
     // A record that is not a checkpoint of the log stops the witness for this log.
-    let key = origin_hash(ORIGIN);
+    let key = record_key(ORIGIN);
     let other = Log::new("other.example", 0);
-    let mut damaged = witness.checkpoint(&key).await.unwrap().unwrap();
+    let mut damaged = recorded(&witness).await.unwrap().into_bytes();
     let end = damaged.len() - 10;
     damaged[end] ^= 1;
     for record in [
@@ -389,12 +380,12 @@ async fn two_processes_never_cosign_a_fork() {
 /// Other processes replace the record before each attempt.
 #[tokio::test]
 async fn a_request_that_loses_every_swap() {
-    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), origin_hash(ORIGIN));
+    let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), record_key(ORIGIN));
     let other = witness(&[ORIGIN], lock.clone());
     let mut records = Vec::new();
     for (old, size, now) in [(0, 5, NOW), (5, 5, NOW + 1), (5, 13, NOW + 1)] {
-        let request = log.request(old, size).to_string();
-        other.add_checkpoint(request.as_bytes(), now).await.unwrap();
+        let request = log.request(old, size);
+        other.add_checkpoint(&request, now).await.unwrap();
         records.push(lock.load(&key).await.unwrap().unwrap());
     }
     for last in [1, 2] {

@@ -42,8 +42,7 @@ async fn contradictions_are_stored_once_and_bounded() {
 
     let stored = Evidence::get(&lock, ORIGIN, 3).await.unwrap().unwrap();
     assert_eq!(stored.submitted, stale.note.encode());
-    let recorded = one.checkpoint(&origin_hash(ORIGIN)).await.unwrap().unwrap();
-    assert_eq!(stored.recorded.as_bytes(), recorded);
+    assert_eq!(Some(stored.recorded), recorded(&one).await);
     assert_eq!(Evidence::get(&lock, ORIGIN, 4).await.unwrap(), None);
 
     for number in 4..=MOST as u16 + 3 {
@@ -99,6 +98,5 @@ async fn extension_lines_do_not_separate() {
     assert!(matches!(sent, Err(Refusal::Contradiction)));
     let stored = Evidence::get(&lock, ORIGIN, 0).await.unwrap().unwrap();
     assert_eq!(stored.submitted, requests[1].note.encode());
-    let recorded = witness.checkpoint(&origin_hash(ORIGIN)).await.unwrap();
-    assert_eq!(stored.recorded.as_bytes(), recorded.unwrap());
+    assert_eq!(Some(stored.recorded), recorded(&witness).await);
 }

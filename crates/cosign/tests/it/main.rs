@@ -3,75 +3,21 @@
 
 mod add_checkpoint;
 mod evidence;
+mod lists;
 mod sign_subtree;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
 use lucarne_storage::{Lock, LockError, LogId, MemoryLock, StoreDate};
+use lucarne_testkit::SignedLog as Log;
 use lucarne_tlog::*;
 use tokio::sync::Barrier;
 
 const ORIGIN: &str = "log.example/2026h2";
 const NOW: u64 = 1_790_000_000;
-
-/// A log whose leaves depend on its branch. Two branches have the same first ten leaves.
-struct Log {
-    origin: String,
-    key: Cosigner,
-    tiles: HashMap<Tile, Vec<u8>>,
-    /// The root of each size.
-    roots: Vec<Hash>,
-}
-
-impl Log {
-    fn new(origin: &str, branch: u8) -> Self {
-        let mut edge = RightEdge::new();
-        let (mut tiles, mut roots) = (HashMap::new(), vec![EMPTY_ROOT]);
-        for leaf in 0..40u8 {
-            let branch = if leaf < 10 { 0 } else { branch };
-            tiles.extend(edge.append(&[leaf_hash(&[branch, leaf])]));
-            roots.push(edge.root());
-        }
-        Self {
-            origin: origin.to_owned(),
-            key: Cosigner::ed25519(origin, &[1; 32]).unwrap(),
-            tiles,
-            roots,
-        }
-    }
-
-    fn reader(&self) -> impl HashReader<Error = ()> {
-        |tile: Tile| self.tiles.get(&tile).cloned().ok_or(())
-    }
-
-    fn checkpoint(&self, size: u64) -> Checkpoint {
-        Checkpoint {
-            origin: self.origin.clone(),
-            size,
-            root: self.roots[size as usize],
-        }
-    }
-
-    fn signed(&self, checkpoint: &Checkpoint) -> SignedNote {
-        let text = checkpoint.to_string();
-        let signatures = vec![self.key.cosign(&text, NOW).unwrap()];
-        SignedNote { text, signatures }
-    }
-
-    fn request(&self, old: u64, size: u64) -> AddCheckpoint {
-        let checkpoint = self.checkpoint(size);
-        AddCheckpoint {
-            old,
-            proof: consistency_proof(old, size, &mut self.reader()).unwrap(),
-            note: self.signed(&checkpoint),
-            checkpoint,
-        }
-    }
-}
 
 fn cosigners() -> Vec<Cosigner> {
     let name = "witness.example/w1";
@@ -97,17 +43,22 @@ fn known(origins: &[&str]) -> LogKeys {
     logs
 }
 
-fn origin_hash(origin: &str) -> [u8; 32] {
-    lucarne_ct::sha256(&[origin.as_bytes()])
+/// Returns the key of a log's record in the lock.
+fn record_key(origin: &str) -> [u8; 32] {
+    witness(&[], memory()).record_key(origin)
+}
+
+/// Returns the recorded checkpoint of the log.
+async fn recorded(witness: &Witness) -> Option<String> {
+    let recorded = witness.checkpoint(ORIGIN).await.unwrap();
+    recorded.map(|note| note.encode())
 }
 
 async fn send(
     witness: &Witness,
     request: &AddCheckpoint,
 ) -> Result<Vec<NoteSignature>, lucarne_cosign::Refusal> {
-    witness
-        .add_checkpoint(request.to_string().as_bytes(), NOW)
-        .await
+    witness.add_checkpoint(request, NOW).await
 }
 
 /// Verifies that the note with these lines has a cosignature of each key, and returns their time.

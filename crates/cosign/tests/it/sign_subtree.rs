@@ -8,23 +8,12 @@ use super::*;
 /// cosigned.
 async fn request(witness: &Witness, subtree: Subtree) -> SignSubtree {
     let log = Log::new(ORIGIN, 0);
-    let mut tiles = log.reader();
-    let added = log.request(0, 14);
-    let signatures = send(witness, &added).await.unwrap();
-    SignSubtree {
-        subtree,
-        hash: subtree_root(subtree, 14, &mut tiles).unwrap(),
-        proof: subtree_consistency_proof(subtree, 14, &mut tiles).unwrap(),
-        note: SignedNote {
-            text: added.note.text,
-            signatures,
-        },
-        checkpoint: added.checkpoint,
-    }
+    let signatures = send(witness, &log.request(0, 14)).await.unwrap();
+    log.subtree_request(subtree, 14, signatures)
 }
 
 fn sign(witness: &Witness, request: &SignSubtree) -> Result<Vec<NoteSignature>, Refusal> {
-    witness.sign_subtree(request.to_string().as_bytes())
+    witness.sign_subtree(request)
 }
 
 #[tokio::test]
@@ -82,7 +71,7 @@ async fn refused_subtrees() {
     once.note.signatures.truncate(1);
     sign(&witness, &once).unwrap();
 
-    let old_keys = cosigners().into_iter().take(1).collect();
+    let old_keys: Vec<_> = cosigners().into_iter().take(1).collect();
     let old = Witness::new(old_keys, known(&[ORIGIN]), Arc::new(memory())).unwrap();
     assert!(matches!(sign(&old, &good), Err(Refusal::NoSubtrees)));
 }

@@ -11,6 +11,10 @@ use super::served_log::{ServedLog, redirect};
 use crate::monitoring::not_yet;
 use crate::reply::Response;
 use crate::route::{Prefix, PrefixError, Resource, Roles, Routes};
+use crate::witness::{WitnessResource, WitnessService};
+
+/// Number of the witness among the routes, which no log has.
+const WITNESS: usize = usize::MAX;
 
 /// The logs of a site with their routes.
 pub(super) struct Table {
@@ -18,7 +22,14 @@ pub(super) struct Table {
     pub(super) logs: Vec<Arc<ServedLog>>,
     /// The number of logs that are not being removed.
     pub(super) listed: usize,
+    pub(super) witness: Option<Arc<WitnessService>>,
     pub(super) routes: Routes,
+}
+
+/// The resource of a request.
+pub(super) enum Found<'t> {
+    Log(&'t ServedLog, Resource),
+    Witness(&'t WitnessService, WitnessResource),
 }
 
 impl Table {
@@ -28,26 +39,40 @@ impl Table {
         listed.map(|served| &*served.log)
     }
 
-    /// Returns a log for links of the site itself, if any.
-    pub(super) fn any(&self) -> Option<&ServedLog> {
-        self.logs.first().map(|served| &**served)
+    /// Returns the prefix with the page of all errors, for a response about `found`.
+    pub(super) fn errors<'t>(&'t self, found: Option<&Found<'t>>) -> &'t str {
+        let log = |served: &'t ServedLog| served.log.config().submission_prefix.as_str();
+        let first = self.logs.first().map(|served| &**served);
+        match (found, first, &self.witness) {
+            (Some(Found::Log(served, _)), ..) => log(served),
+            (Some(Found::Witness(witness, _)), ..) => &witness.submission_prefix,
+            (None, Some(first), _) => log(first),
+            (None, None, Some(witness)) => &witness.submission_prefix,
+            (None, None, None) => "/",
+        }
     }
 
-    /// Returns the log and the resource of a request. `None` for a path of the site itself, and for
-    /// an unknown path.
-    pub(super) fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
+    /// Returns the resource of a request. `None` for a path of the site itself, and for an unknown
+    /// path.
+    pub(super) fn find(&self, parts: &Parts) -> Option<Found<'_>> {
         let path = parts.uri.path();
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
         let found = self.routes.find(path, host)?;
-        let resource = Resource::parse(found.rest, found.roles);
+        let of_witness = found.log == WITNESS;
         // A log at the root of its host does not hide the site's own paths. The list of logs is
         // useless if there is only one log.
         let own = match path {
-            "/" => self.listed > 1,
+            "/" => self.listed > usize::from(!of_witness),
             "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" | "/operator.json" => true,
             _ => false,
         };
+        if of_witness {
+            let witness = self.witness.as_deref().filter(|_| !own)?;
+            let resource = WitnessResource::parse(found.rest, found.roles);
+            return Some(Found::Witness(witness, resource));
+        }
+        let resource = Resource::parse(found.rest, found.roles);
         if own
             && matches!(
                 resource,
@@ -56,7 +81,7 @@ impl Table {
         {
             return None;
         }
-        Some((&**self.logs.get(found.log)?, resource))
+        Some(Found::Log(self.logs.get(found.log)?, resource))
     }
 
     /// Returns 404 with the existing paths, or 301 if only the slash is missing.
@@ -74,13 +99,22 @@ impl Table {
             let config = log.config();
             words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
         }
+        if let Some(witness) = &self.witness {
+            words += &format!("witness: {}\n", witness.submission_prefix);
+        }
         not_yet(&words)
     }
 }
 
-pub(super) fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
+pub(super) fn routes(
+    logs: &[Arc<Log>],
+    witness: Option<&WitnessService>,
+) -> Result<Routes, PrefixError> {
     let mut routes = Routes::default();
-    let name = |n: usize| logs[n].config().shortname.clone();
+    let name = |n: usize| match logs.get(n) {
+        Some(log) => format!("log {}", log.config().shortname),
+        None => "the witness".to_owned(),
+    };
     for (n, log) in logs.iter().enumerate() {
         let config = log.config();
         let submission = Prefix::parse(&config.submission_prefix)?;
@@ -91,6 +125,12 @@ pub(super) fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
             let roles = Roles::SUBMISSION.or(Roles::MONITORING);
             routes.add(Prefix::parse(url)?, roles, n, name)?;
         }
+    }
+    if let Some(witness) = witness {
+        let submission = Prefix::parse(&witness.submission_prefix)?;
+        routes.add(submission, Roles::SUBMISSION, WITNESS, name)?;
+        let monitoring = Prefix::parse(&witness.monitoring_prefix)?;
+        routes.add(monitoring, Roles::MONITORING, WITNESS, name)?;
     }
     Ok(routes)
 }

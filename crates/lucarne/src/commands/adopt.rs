@@ -13,6 +13,7 @@ pub(crate) mod options;
 mod places;
 mod preflight;
 mod promised;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub(crate) use self::checked::Checked;
 pub(crate) use self::findings::Findings;
 use self::options::Adopt;
 use self::preflight::{LockState, Preflight};
+pub(crate) use self::witness::opened as opened_witness;
 use crate::causes::causes;
 use crate::commands::{lock, looking, sound};
 use crate::config::{Config, LogSettings};
@@ -41,6 +43,9 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
         findings.note(&format!("warning: {line}"));
     }
     let adopted = runtime::run(async {
+        if options.witness {
+            return witness::adopt(&config, options, &mut findings).await;
+        }
         let log = looking::the_one(&config, options.name.as_deref())?;
         if options.follow {
             following::follow(log, &mut findings).await

@@ -51,6 +51,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         survey::places(config, &mut report);
         let looked = runtime::run(async {
             survey::stores(config, &mut report).await;
+            if let Some(witness) = &config.witness {
+                crate::witness::look(witness, &mut report).await;
+            }
             Ok(())
         });
         if let Err(error) = looked {
@@ -97,6 +100,14 @@ fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String
             log.submission.value.url,
             counted(roots.len(), "root"),
             window(log.policy.not_after_start, log.policy.not_after_limit)
+        ));
+    }
+    if let Some(witness) = &config.witness {
+        summary.push(format!(
+            "witness {}: {}, {}",
+            witness.name(),
+            witness.submission.value.url,
+            counted(witness.logs.origins().len(), "configured log"),
         ));
     }
     summary

@@ -5,6 +5,7 @@
 //! which is written last.
 
 pub(crate) mod options;
+mod witness;
 
 use std::fs::File;
 use std::io::Write;
@@ -38,6 +39,10 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
         findings.refused("configuration", &report.problem_lines().join("; "));
         return findings.fail("nothing was written; correct the configuration first");
     };
+    if options.witness {
+        return runtime::run(witness::give_back(&config, options.to, &mut findings))
+            .unwrap_or_else(|error| Findings::new(options.json).fail(&causes(&error)));
+    }
     let given = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
         Ok(give_back(&config, log, options.to, &mut findings).await)

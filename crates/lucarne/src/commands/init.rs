@@ -40,7 +40,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
             }
         }
         anyhow::ensure!(
-            failures.len() < config.logs.len(),
+            failures.is_empty() || failures.len() < config.logs.len(),
             "{}",
             failures.join("\n")
         );

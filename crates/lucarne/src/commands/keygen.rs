@@ -1,4 +1,4 @@
-//! `lucarne keygen`: generates the key of a log.
+//! `lucarne keygen`: generates the key of a log or of a witness.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -10,17 +10,31 @@ use anyhow::{Context, Result};
 use lucarne_ct::LogKey;
 
 use super::failed;
-use crate::config::{describe_key, read_key};
+use crate::cli::Keygen;
+use crate::config::{describe_key, read_key, read_seed};
 
-/// Creates `file`, or reads the existing file, and prints the public key.
-pub(crate) fn run(file: &Path) -> ExitCode {
-    match make_or_read(file) {
-        Ok(key) => {
-            out!("{}", describe_key(&key));
+/// Creates the file, or reads the existing file, and prints its public keys.
+pub(crate) fn run(options: &Keygen) -> ExitCode {
+    let described = make_or_read(&options.file).and_then(|key| match &options.witness {
+        None => Ok(describe_key(&key)),
+        Some(name) => describe_witness(&options.file, name),
+    });
+    match described {
+        Ok(described) => {
+            out!("{described}");
             ExitCode::SUCCESS
         }
         Err(error) => failed(format_args!("{error:#}")),
     }
+}
+
+/// Formats the verifier keys of a witness.
+fn describe_witness(file: &Path, name: &str) -> Result<String> {
+    let seed = read_seed(file).map_err(|why| anyhow::anyhow!("{} {why}", file.display()))?;
+    let keys = lucarne_ct::witness_cosigners(&seed, name)
+        .with_context(|| format!("--witness {name:?}"))?;
+    let [ed25519, ml_dsa_44] = keys.each_ref().map(|key| key.verifier());
+    Ok(format!("Ed25519:   {ed25519}\nML-DSA-44: {ml_dsa_44}\n"))
 }
 
 fn make_or_read(file: &Path) -> Result<LogKey> {

@@ -140,6 +140,7 @@ pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c 
     match (name, &config.logs[..]) {
         (Some(name), _) => named(config, name),
         (None, [log]) => Ok(log),
+        (None, []) => bail!("no log is configured"),
         (None, _) => bail!("several logs are configured: name one of {}", names(config)),
     }
 }

@@ -21,8 +21,27 @@ use crate::logging::Logging;
 use crate::server::{Begin, Ended, Predecessor, Server};
 use crate::{handover, inception, listen, runtime, successor, survey};
 
+/// Runs a witness without logs until a signal stops it.
+pub(crate) fn witness(config: &Path, logging: &Logging) -> ExitCode {
+    let is_witness = |config: &Config| match (&config.witness, &config.logs[..]) {
+        (None, _) => Err("the configuration has no `witness`"),
+        (Some(_), []) => Ok(()),
+        (Some(_), _) => Err("the configuration has logs: run `lucarne serve`"),
+    };
+    run_if(&Serve::file(config.to_owned()), is_witness, logging)
+}
+
 /// Runs the server until a signal stops it.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
+    run_if(options, |_| Ok(()), logging)
+}
+
+/// Runs the server if its configuration passes the check.
+fn run_if(
+    options: &Serve,
+    check: impl FnOnce(&Config) -> Result<(), &'static str>,
+    logging: &Logging,
+) -> ExitCode {
     let (flags, path) = (options.flags.clone(), file(options));
     let (read, report) = match files::in_time(LONGEST, move || read(&flags, &path)) {
         Ok(read) => read,
@@ -34,6 +53,9 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     let Some((mut config, roots)) = sound(read, &report) else {
         return failed("nothing was started; correct the configuration first");
     };
+    if let Err(why) = check(&config) {
+        return failed(format!("nothing was started: {why}"));
+    }
     if let Some(day) = options.confirm_clock
         && let Err(error) = confirm_clock(day, &mut config)
     {

@@ -27,7 +27,7 @@ pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static 
 }
 
 /// Returns the hosts and paths at which a log is served.
-fn prefixes(log: &LogSettings) -> Vec<String> {
+pub(super) fn prefixes(log: &LogSettings) -> Vec<String> {
     let prefixes = [&log.submission.value, &log.monitoring.value];
     let prefixes = prefixes.into_iter().chain(&log.also_at);
     let lower = prefixes.map(|prefix| prefix.origin().to_ascii_lowercase());

@@ -30,6 +30,9 @@ pub(crate) enum KeyError {
          {0} bytes"
     )]
     Form(usize),
+    /// Unsupported format of a seed; the value is the length in bytes.
+    #[error("is not a seed: expected 32 bytes, or their base64; found {0} bytes")]
+    SeedForm(usize),
 }
 
 /// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256 key.
@@ -48,9 +51,8 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
 
 /// Parses a key: a seed of 32 bytes, the base64 of a seed, or PEM.
 pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
-    let seed = |bytes: &[u8]| LogKey::from_seed(bytes).map_err(KeyError::Seed);
-    if bytes.len() == 32 {
-        return seed(bytes);
+    if let Some(seed) = seed_of(bytes) {
+        return LogKey::from_seed(&seed).map_err(KeyError::Seed);
     }
     if lucarne_mint::pem::is_utf_16(bytes) {
         return Err(KeyError::Utf16);
@@ -61,10 +63,29 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     if text.contains("-----BEGIN") {
         return LogKey::from_pem(text).map_err(KeyError::Pem);
     }
-    match STANDARD.decode_to_vec(text) {
-        Ok(decoded) if decoded.len() == 32 => seed(&decoded),
-        _ => Err(KeyError::Form(bytes.len())),
-    }
+    Err(KeyError::Form(bytes.len()))
+}
+
+/// Parses the seed of a witness.
+pub(super) fn seed_from_bytes(bytes: &[u8]) -> Result<[u8; 32], KeyError> {
+    seed_of(bytes).ok_or(KeyError::SeedForm(bytes.len()))
+}
+
+/// Reads the seed of a witness from its file.
+pub(crate) fn read_seed(path: &Path) -> Result<[u8; 32], KeyError> {
+    seed_from_bytes(&bytes_of(path)?)
+}
+
+/// Returns a seed of 32 bytes, or of their base64.
+fn seed_of(bytes: &[u8]) -> Option<[u8; 32]> {
+    let of_text = || {
+        STANDARD
+            .decode_to_vec(bytes.trim_ascii())
+            .ok()?
+            .try_into()
+            .ok()
+    };
+    bytes.try_into().ok().or_else(of_text)
 }
 
 /// Formats the log ID, and the public key in base64 DER and in PEM.

@@ -16,6 +16,7 @@ pub(crate) mod signer;
 pub(crate) mod storage;
 pub(crate) mod tls;
 pub(crate) mod top;
+pub(crate) mod witness;
 
 use super::flags::tree::FLAGS;
 use lucarne_settings::{Node, Reader, Report, Section, Table, Value, join, nearest};
@@ -66,6 +67,7 @@ pub fn documented() -> Vec<Documented> {
         ("read_limits", &read_limits::TABLE),
         ("operator", &operator::TABLE),
         ("otlp", &otlp::TABLE),
+        ("witness", &witness::TABLE),
         ("identity", &identity::TABLE),
         ("storage", &storage::TABLE),
         ("roots", &roots::TABLE),
@@ -135,11 +137,6 @@ pub(super) const IGNORED_TOP: Advised = &[
         "is ignored: the pages are named after each log's `description`",
     ),
     (
-        "witness",
-        "is ignored: Lucarne is not a witness. Run the witness in Sunlight, with a configuration \
-         without logs",
-    ),
-    (
         "homeredirect",
         "is ignored: the key belongs to Sunlight's read server, and Lucarne serves its own page",
     ),
@@ -149,6 +146,19 @@ const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
 pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
+
+const FROM_LOCK: &str = "is ignored: Lucarne serves the checkpoints from the lock";
+const MIRROR: &str = "is ignored: the witness is not a mirror";
+
+/// Keys of a witness in Sunlight's file that have no meaning in Lucarne.
+pub(super) const IGNORED_WITNESS: Advised = &[
+    ("s3bucket", FROM_LOCK),
+    ("s3region", FROM_LOCK),
+    ("s3endpoint", FROM_LOCK),
+    ("s3keyprefix", FROM_LOCK),
+    ("mirrorname", MIRROR),
+    ("mirrorloglists", MIRROR),
+];
 
 /// Keys, each with the advice for its message.
 pub(super) type Advised = &'static [(&'static str, &'static str)];
@@ -160,6 +170,7 @@ fn of_others(path: &str) -> (Advised, Advised) {
         "" => (IGNORED_TOP, FOREIGN_TOP),
         path if path.starts_with("logs[") && path.ends_with(']') => (IGNORED_LOG, FOREIGN_LOG),
         "defaults" => (&[], FOREIGN_LOG),
+        "witness" => (IGNORED_WITNESS, &[]),
         _ => (&[], &[]),
     }
 }

@@ -19,6 +19,8 @@ const TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
 pub(crate) fn server() -> Value {
     let mut schema = of_file("Configuration of lucarne serve", &keys::top::TABLE);
     add_ignored(&mut schema, keys::IGNORED_TOP);
+    let witness = &mut schema["properties"]["witness"];
+    add_ignored(witness, keys::IGNORED_WITNESS);
     add_ignored(
         &mut schema["properties"]["logs"]["items"],
         keys::IGNORED_LOG,

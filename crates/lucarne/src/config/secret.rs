@@ -215,13 +215,15 @@ impl Secret {
         }
     }
 
-    /// Reads the key.
+    /// Reads the key, and converts its bytes.
     ///
     /// # Errors
     /// [`SecretError`], whose text follows [`Display`](fmt::Display) and never contains the secret.
-    pub(crate) fn read(&self) -> Result<LogKey, SecretError> {
-        let bytes = self.bytes()?;
-        Ok(key::from_bytes(&bytes)?)
+    fn read<K>(
+        &self,
+        convert: impl FnOnce(&[u8]) -> Result<K, KeyError>,
+    ) -> Result<K, SecretError> {
+        Ok(convert(&self.bytes()?)?)
     }
 
     fn bytes(&self) -> Result<Vec<u8>, SecretError> {
@@ -279,12 +281,12 @@ fn is_key(text: &str) -> bool {
 }
 
 /// A key, and the file that only the server may read: the key, or the credentials that fetch it.
-pub(super) struct KeyInPlace {
-    pub(super) key: LogKey,
+pub(super) struct KeyInPlace<K = LogKey> {
+    pub(super) key: K,
     pub(super) file: Option<PathBuf>,
 }
 
-/// Reads the key from the source in `secret`, or in its old name `seed`.
+/// Reads the key of a log from the source in `secret`, or in its old name `seed`.
 pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     let mut name = "secret";
     if !reader.has(name)
@@ -293,16 +295,25 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
         name = "seed";
         reader.warning(old.line, name, "is an old name for `secret`");
     }
+    keyed(reader, name, key::from_bytes)
+}
+
+/// Reads a key from the source in `name`, and converts its bytes.
+pub(super) fn keyed<K>(
+    reader: &mut Reader<'_, '_>,
+    name: &str,
+    convert: impl FnOnce(&[u8]) -> Result<K, KeyError>,
+) -> Option<Located<KeyInPlace<K>>> {
     let directory = reader.directory();
     let secret = reader.parse(name, |text| Secret::parse(text, directory));
     let secret = reader.required(name, secret, "rome2026h1.seed.bin")?;
     secret.value.warn_of_group(reader, secret.line, name);
     if let Some(server) = secret.value.exposed() {
         let message =
-            format!("comes from {server} without TLS: an eavesdropper can sign for the log");
+            format!("comes from {server} without TLS: an eavesdropper can sign with the key");
         reader.warning(secret.line, name, message);
     }
-    match secret.value.read() {
+    match secret.value.read(convert) {
         Ok(key) => Some(secret.map(|secret| KeyInPlace {
             key,
             file: secret.private_file().map(Path::to_owned),
@@ -357,10 +368,12 @@ mod tests {
     #[test]
     fn a_command_gives_the_key_or_says_why_not() {
         let seed = base64_simd::STANDARD.encode_to_string([7; 32]);
-        let key = parse(&format!("exec: echo {seed}")).read().unwrap();
+        let key = parse(&format!("exec: echo {seed}"))
+            .read(key::from_bytes)
+            .unwrap();
         let same = LogKey::from_seed(&[7; 32]).unwrap();
         assert_eq!(key.log_id().0, same.log_id().0);
-        let why = |text: &str| parse(text).read().err().unwrap().to_string();
+        let why = |text: &str| parse(text).read(key::from_bytes).err().unwrap().to_string();
         assert!(
             why("exec: false").contains("failed"),
             "{}",
@@ -378,7 +391,7 @@ mod tests {
         assert!(seed.contains('/'));
         for text in [&seed, "-----BEGIN EC PRIVATE KEY----- MHcCAQ"] {
             let secret = parse(text);
-            let why = secret.read().err().unwrap();
+            let why = secret.read(key::from_bytes).err().unwrap();
             let message = format!("{secret:?} {secret} {why} {why:?}");
             assert!(matches!(why, SecretError::Inline), "{message}");
             assert!(!message.contains(&text[20..30]), "{message}");
@@ -415,7 +428,10 @@ mod tests {
         let absent = parse("/none/here").text().unwrap_err();
         let absent = absent.source().and_then(|it| it.downcast_ref());
         assert_eq!(absent.map(io::Error::kind), Some(ErrorKind::NotFound));
-        let no_program = parse("exec: /none/here").read().err().unwrap();
+        let no_program = parse("exec: /none/here")
+            .read(key::from_bytes)
+            .err()
+            .unwrap();
         assert!(no_program.source().unwrap().is::<io::Error>());
         assert!(matches!(
             no_program,

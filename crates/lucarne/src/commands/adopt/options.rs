@@ -21,6 +21,10 @@ pub struct Adopt {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
+    /// Take over the witness of the configuration instead of a log
+    #[arg(long, conflicts_with_all = ["name", "follow"])]
+    pub witness: bool,
+
     /// Check and index the log while the old software still runs, until a signal. Writes only to
     /// the log's `cache`
     #[arg(long, conflicts_with = "check")]

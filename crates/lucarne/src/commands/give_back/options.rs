@@ -25,6 +25,10 @@ pub struct GiveBack {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
+    /// Give back the witness of the configuration instead of a log, to Sunlight
+    #[arg(long, conflicts_with = "name")]
+    pub witness: bool,
+
     /// Software that takes over the log
     #[arg(long, value_enum)]
     pub to: Software,

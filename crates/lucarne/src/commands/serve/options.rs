@@ -30,6 +30,16 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// Returns the options of a configuration file alone.
+    pub(crate) fn file(config: PathBuf) -> Self {
+        Serve {
+            config: Some(config),
+            testcert: None,
+            confirm_clock: None,
+            flags: Flags::default(),
+        }
+    }
+
     /// Returns `Some` if test certificates are requested, with the directory if one is named.
     /// Sunlight's flag is a switch: `true` and `false` are not directories.
     pub fn testcert(&self) -> Option<Option<&Path>> {

@@ -3,7 +3,7 @@
 use lucarne_settings::form::{Shape, Words};
 use lucarne_settings::section;
 
-use super::{LOG, SHARED, SUNLIGHT, http, operator, otlp, read_limits, tls};
+use super::{LOG, SHARED, SUNLIGHT, http, operator, otlp, read_limits, tls, witness};
 use crate::verification::VerifyBy;
 
 section! {
@@ -53,11 +53,16 @@ section! {
     /// build with the feature `otlp`.
     otlp: Shape = Shape::Map(&otlp::TABLE), "none";
 
+    /// Cosign the checkpoints of other logs, [see below](#witness) and
+    /// [witness.md](../how-to/witness.md).
+    #[beside(SUNLIGHT)]
+    witness: Shape = Shape::Map(&witness::TABLE), "none";
+
     /// Values for every log that does not set them itself: any of [a log's
     /// settings](#settings-of-a-log-or-of-defaults).
     defaults: Shape = Shape::Map(&SHARED), "none";
 
     /// The logs: a list of maps.
     #[beside(SUNLIGHT)]
-    logs: Shape = Shape::List(&Shape::Map(&LOG)), "required";
+    logs: Shape = Shape::List(&Shape::Map(&LOG)), "this, or `witness`";
 }

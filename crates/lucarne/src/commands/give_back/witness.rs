@@ -1,0 +1,81 @@
+//! `lucarne give-back --witness`: prepares the public files of a witness for Sunlight.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use lucarne_net::counted;
+use lucarne_storage::LockError;
+
+use super::of_sunlight;
+use super::options::Software;
+use crate::commands::adopt::{Findings, opened_witness};
+use crate::config::{Config, WitnessSettings};
+
+/// Writes the checkpoints of all logs to the directory of Sunlight's public files. Lock and keys
+/// have Sunlight's format.
+pub(super) async fn give_back(
+    config: &Config,
+    to: Software,
+    findings: &mut Findings,
+) -> Result<ExitCode> {
+    ensure!(
+        to == Software::Sunlight,
+        "only Sunlight is a witness: write `--to sunlight`"
+    );
+    let settings = config.witness.as_ref();
+    let settings = settings.context("the configuration has no `witness`")?;
+    of_sunlight(config)?;
+    let (lock, witness) = opened_witness(config, settings).await?;
+    let logs = witness.logs();
+    let mut written = 0;
+    for origin in logs.origins() {
+        let of_log = || format!("log {origin}");
+        let recorded = witness.checkpoint(origin).await.with_context(of_log)?;
+        if recorded.is_none() {
+            // Sunlight requires an empty record of each known log.
+            match lock.create(&witness.record_key(origin), b"").await {
+                Ok(()) | Err(LockError::Exists { .. }) => {}
+                Err(error) => return Err(error).with_context(of_log),
+            }
+        }
+        if let Some(note) = recorded {
+            let file = settings.published(origin);
+            let file = file.context("`witness.localdirectory` is missing: Sunlight requires it")?;
+            replace(&file, note.encode().as_bytes()).with_context(of_log)?;
+            written += 1;
+        }
+    }
+    // Opening and closing removes the mark of a killed server.
+    lock.close().await;
+    for origin in known_only_here(settings) {
+        findings.note(&format!(
+            "log {origin} is only in `logs`: Sunlight needs it in a list of `loglists`"
+        ));
+    }
+    let said = format!(
+        "witness {} has Sunlight's format: {} written for its read server. Remove the unit of \
+         Lucarne, and start Sunlight",
+        settings.name(),
+        counted(written, "checkpoint")
+    );
+    Ok(findings.end("given back", &said, written))
+}
+
+/// Returns the logs of the configuration.
+fn known_only_here(settings: &WitnessSettings) -> Vec<&str> {
+    let mut origins: Vec<_> = settings.logs.origins().collect();
+    origins.sort_unstable();
+    origins
+}
+
+/// Replaces a public file atomically.
+fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
+    let directory = file.parent().context("the file has no directory")?;
+    std::fs::create_dir_all(directory)?;
+    let new = file.with_extension("new");
+    std::fs::write(&new, bytes)?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, file)?;
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The witness of a process, and the log lists that it follows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use lucarne_cosign::{LogList, Witness};
+use lucarne_http::WitnessService;
+use lucarne_net::Client;
+use lucarne_storage::Lock;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::config::{Report, WitnessSettings};
+use crate::known::{Place, SilentPlace};
+
+/// The time between two reads of a list.
+const REREAD: Duration = Duration::from_secs(15 * 60);
+
+/// The time after which a list counts as unavailable.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// The time between two attempts to read the logs of earlier lists from the lock.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Maximum size of a list in bytes. The list of all CT logs has about 300 KB.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Creates the witness of these settings.
+///
+/// # Errors
+/// If its keys and logs do not fit together.
+pub(crate) fn open(
+    settings: &WitnessSettings,
+    lock: &Arc<dyn Lock>,
+    registry: &mut Registry,
+) -> Result<Arc<WitnessService>> {
+    let cosigners = Arc::clone(&settings.cosigners);
+    let witness = Witness::new(cosigners, settings.logs.clone(), Arc::clone(lock))
+        .context("cannot start the witness")?;
+    Ok(WitnessService::new(
+        Arc::new(witness),
+        settings.submission.value.url.clone(),
+        settings.monitoring.value.url.clone(),
+        registry,
+    ))
+}
+
+/// The tasks that read log lists. Dropping the value ends them.
+pub(crate) struct Lists {
+    again: watch::Sender<()>,
+    _tasks: JoinSet<()>,
+}
+
+impl Lists {
+    /// Reads the logs of earlier lists from the lock, and then the lists, at once and at intervals.
+    /// A list that does not respond delays no other list.
+    pub(crate) fn follow(settings: &WitnessSettings, service: &Arc<WitnessService>) -> Self {
+        let (again, woken) = watch::channel(());
+        let mut tasks = JoinSet::new();
+        let first = Arc::new(First {
+            remaining: AtomicUsize::new(settings.lists.len() + 1),
+            service: Arc::clone(service),
+        });
+        tasks.spawn(read_memory(Arc::clone(service), Arc::clone(&first)));
+        for list in &settings.lists {
+            let place = list.value.clone();
+            let (service, first) = (Arc::clone(service), Arc::clone(&first));
+            tasks.spawn(follow(place, service, first, woken.clone()));
+        }
+        Lists {
+            again,
+            _tasks: tasks,
+        }
+    }
+
+    /// Reads all lists again.
+    pub(crate) fn reread(&self) {
+        self.again.send_replace(());
+    }
+}
+
+/// The first reads since the start.
+struct First {
+    /// The number of places that were not read yet.
+    remaining: AtomicUsize,
+    service: Arc<WitnessService>,
+}
+
+impl First {
+    fn done(&self) {
+        if self.remaining.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.service.note_complete();
+        }
+    }
+}
+
+async fn read_memory(service: Arc<WitnessService>, first: Arc<First>) {
+    loop {
+        match service.witness().remembered().await {
+            Ok(logs) => {
+                let (logs, skipped) = service.witness().add_logs(logs);
+                service.note_logs();
+                tracing::info!(logs = logs.len(), "witness: logs of earlier lists");
+                for reason in skipped {
+                    tracing::warn!("witness: a log of an earlier list is skipped: {reason}");
+                }
+                return first.done();
+            }
+            Err(error) => {
+                tracing::error!("witness: the logs of earlier lists are unknown: {error}");
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn follow(
+    place: Place,
+    service: Arc<WitnessService>,
+    first: Arc<First>,
+    mut again: watch::Receiver<()>,
+) {
+    let name = place.to_string();
+    let mut first = Some(first);
+    let mut pending = None;
+    loop {
+        let mut reading = pending
+            .take()
+            .unwrap_or_else(|| tokio::spawn(read(place.clone())));
+        let failure = match timeout(SILENT, &mut reading).await {
+            Ok(Ok(Ok(list))) => {
+                apply(&name, list, &service).await;
+                None
+            }
+            Ok(Ok(Err(error))) => Some(format!("{error:#}")),
+            Ok(Err(panic)) => Some(panic.to_string()),
+            Err(_) => {
+                // The next attempt waits for the same read.
+                pending = Some(reading);
+                Some(format!("no response within {} s", SILENT.as_secs()))
+            }
+        };
+        if let Some(reason) = &failure {
+            tracing::error!(
+                list = name,
+                "witness: the list is not read, its logs stay: {reason}"
+            );
+        }
+        service.note_list(&name, failure);
+        if let Some(first) = first.take() {
+            first.done();
+        }
+        tokio::select! {
+            () = sleep(REREAD) => {}
+            woken = again.changed() => if woken.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads and parses a list.
+async fn read(place: Place) -> Result<LogList> {
+    let read: Result<Bytes, SilentPlace> = place.read(&Client::of_system(SILENT), MAX_BYTES).await;
+    Ok(LogList::parse(&read?)?)
+}
+
+/// Adds the logs of a list, and stores them for the next start.
+async fn apply(name: &str, list: LogList, service: &WitnessService) {
+    let witness = service.witness();
+    let before = witness.logs().origins().len();
+    let (logs, skipped) = witness.add_logs(list.logs);
+    service.note_logs();
+    for reason in list.skipped {
+        tracing::warn!(list = name, "witness: {reason}");
+    }
+    for reason in skipped {
+        tracing::warn!(list = name, "witness: a log is skipped: {reason}");
+    }
+    let added = witness.logs().origins().len() - before;
+    tracing::info!(list = name, logs = logs.len(), added, "witness: list read");
+    if let Err(error) = witness.remember(&logs).await {
+        tracing::error!(
+            list = name,
+            "witness: its logs are not stored for the next start: {error}"
+        );
+    }
+}
+
+/// Reads every list for `lucarne check`, and reports problems as warnings: the witness starts, and
+/// retries.
+pub(crate) async fn look(settings: &WitnessSettings, report: &mut Report) {
+    let mut reading = JoinSet::new();
+    for list in &settings.lists {
+        let (place, line) = (list.value.clone(), list.line);
+        reading.spawn(async move {
+            let name = place.to_string();
+            let read = timeout(SILENT, read(place)).await;
+            (line, name, read)
+        });
+    }
+    for (line, name, read) in reading.join_all().await {
+        let problems = match read {
+            Ok(Ok(list)) => list.skipped,
+            Ok(Err(error)) => vec![format!("{error:#}")],
+            Err(_) => vec![format!("no response within {} s", SILENT.as_secs())],
+        };
+        for problem in problems {
+            report.warning(line, "witness.loglists", format!("{name}: {problem}"));
+        }
+    }
+}
