@@ -16,6 +16,12 @@ mod error;
 #[path = "../crates/log/src/submit/forward_wire.rs"]
 mod forward;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../crates/cosign/src/list.rs"]
+mod list;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../crates/cosign/src/logs.rs"]
+mod logs;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../crates/log/src/data/record.rs"]
 mod record;
 #[allow(dead_code, unreachable_pub)]
@@ -30,7 +36,7 @@ macro_rules! with_targets {
             batch ccadb_csv certificate chain_json checkpoint cosigned lint log_list note
             ocsp_scts policy precert_tbs roots_pem round_record sct_json sct_list signature
             signed_checkpoint signer_request submission tile_leaf tile_path tlog_proof vkey
-            witness_request
+            witness_list witness_request
         }
     };
 }

@@ -66,9 +66,14 @@ fn texts(seeds: &mut Seeds) -> Outcome {
              witness B {ml_dsa_44} https://b.example/\ngroup G any A B\ngroup H 1 G\nquorum H\n"
         ),
     );
+    seeds.add(
+        "witness_list",
+        format!("# Logs\n\nlogs/v0\n\nvkey {ml_dsa_44}\norigin a\nqpd 1\n\nvkey {ml_dsa_44}\n"),
+    );
     seeds.add("vkey", ed25519);
     seeds.add("vkey", ml_dsa_44);
     seeds.add("log_list", log_list());
+    seeds.add("witness_list", log_list());
     for kind in 0..5 {
         // Unchanged, with another key, and with a changed byte in digest, key and signature.
         seeds.add("signature", [kind, 0, 0, 0, 7]);

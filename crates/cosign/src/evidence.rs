@@ -140,8 +140,8 @@ async fn count_from(lock: &dyn Lock, origin: &str, mut low: usize) -> Result<usi
     Ok(low)
 }
 
-/// Returns the key of a contradiction in the lock. No origin has a newline, so that no two logs have
-/// the same key.
+/// Returns the key of a contradiction in the lock. No origin has a newline, so that no two logs
+/// have the same key.
 fn key(origin: &str, number: usize) -> LogId {
     sha256(&[format!("{origin}\nevidence {number}\n").as_bytes()])
 }

@@ -13,10 +13,10 @@
 //! | [`memory`] | the logs of earlier lists | |
 //! | [`evidence`] | checkpoints that contradict the recorded checkpoint | |
 //!
-//! The record of an origin is one value in a [`Lock`](lucarne_storage::Lock), whose key is a hash of
-//! the public key of the witness and the origin. A cosignature leaves the witness after the record
-//! was compared and swapped. Two processes with one lock therefore never cosign two histories of a
-//! log.
+//! The record of an origin is one value in a [`Lock`](lucarne_storage::Lock). Its key is a hash of
+//! the public key of the witness and of the origin. A cosignature leaves the witness after the
+//! record was compared and swapped. Two processes with one lock therefore never cosign two
+//! histories of a log.
 
 pub mod evidence;
 pub mod list;

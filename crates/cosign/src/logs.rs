@@ -8,6 +8,9 @@ use base64_simd::STANDARD;
 use lucarne_ct::{CheckpointVerifier, sha256};
 use lucarne_tlog::{KeyType, NoteSignature, SignedNote, VerifierKey};
 
+/// First byte of a public key in DER.
+const SEQUENCE: u8 = 0x30;
+
 /// The keys of all known logs.
 #[derive(Clone, Debug, Default)]
 pub struct LogKeys {
@@ -74,7 +77,8 @@ impl TrustedKey {
         let verifier: VerifierKey = match text.parse() {
             Ok(verifier) => verifier,
             Err(why) => {
-                let spki = STANDARD.decode_to_vec(text).map_err(|_| why)?;
+                let der = STANDARD.decode_to_vec(text).ok();
+                let spki = der.filter(|der| der.starts_with(&[SEQUENCE])).ok_or(why)?;
                 return Ok(Self::Ct(CheckpointVerifier::new(origin, &spki)?));
             }
         };

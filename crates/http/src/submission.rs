@@ -184,8 +184,8 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Returns the whole body of at most `limit` bytes, within the client's budget. A body that arrives in one
-/// piece, as most do, is not copied.
+/// Returns the whole body of at most `limit` bytes, within the client's budget. A body that arrives
+/// in one piece, as most do, is not copied.
 pub(crate) async fn body<B>(
     headers: &HeaderMap,
     mut body: B,

@@ -123,17 +123,17 @@ async fn logs_of_lists_are_remembered() {
         texts,
         [("example.com/foo", VKEY.to_owned()), ("ct.example", ct)]
     );
-    let (known, skipped) = two.add_logs(remembered);
+    let (listed, skipped) = two.add_logs(remembered);
     assert_eq!(
-        (known.len(), skipped.len(), two.logs().origins().len()),
+        (listed.len(), skipped.len(), two.logs().origins().len()),
         (2, 0, 2)
     );
     // The key of a known log does not change, and the witness is not a log.
     let own = "witness.example/w1";
     let more = vec![added[0].clone(), added[1].clone(), parse(own, &ml_dsa(own))];
-    let (known, skipped) = two.add_logs(more);
-    let [(origin, _)] = &known[..] else {
-        panic!("{known:?}");
+    let (listed, skipped) = two.add_logs(more);
+    let [(origin, _)] = &listed[..] else {
+        panic!("{listed:?}");
     };
     assert_eq!(origin, "ct.example");
     let reasons = [

@@ -9,3 +9,4 @@ mod protocols;
 mod read_limits;
 mod replacing;
 mod support;
+mod witness;

@@ -72,4 +72,5 @@ mod trials;
 mod two_machines;
 mod version;
 mod watch;
+mod witness;
 mod wrong_lock;

@@ -32,7 +32,7 @@ fn documented() -> BTreeMap<String, String> {
 }
 
 /// Scrapes a process, and compares the result with the documentation. `wanted` must be there.
-async fn check(site: &Client, wanted: &[&str]) {
+pub(crate) async fn check(site: &Client, wanted: &[&str]) {
     let scrape = site.get("metrics").await.unwrap();
     let format = "text/plain; version=0.0.4; charset=utf-8";
     assert_eq!(scrape.header("content-type"), format);

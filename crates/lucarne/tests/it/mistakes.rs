@@ -39,6 +39,8 @@ impl Workshop {
         workshop.write("garbage.pem", b"neither key nor certificate\n");
         workshop.write("roots.pem", pki().root.certificate_pem().as_bytes());
         let good = configuration();
+        let section = "witness:\n  name: w.example\n  secret: one.seed\n";
+        let witness = format!("listen: 127.0.0.1:0\ncheckpoints: lock.db\n{section}");
         let signer = "socket: signer.sock\nmemory: memory\nusers: [0]\nlogs:\n  - origin: \
                       ct.example/one\n    secret: one.seed\n";
         for (file, text) in [
@@ -52,6 +54,15 @@ impl Workshop {
             (
                 "away.yaml",
                 good.replace("lock.db", "postgres://lucarne@127.0.0.1:CLOSED/locks"),
+            ),
+            ("witness-logs.yaml", format!("{good}{section}")),
+            (
+                "witness-key.yaml",
+                witness.replace("one.seed", "short.seed"),
+            ),
+            (
+                "witness-list.yaml",
+                format!("{witness}  logs: [nonsense, w.example]\n  loglists: [\"ftp://a/b\"]\n"),
             ),
             ("signer.yaml", signer.to_owned()),
             ("signer-key.yaml", format!("{signer}sockt: signer.sock\n")),
@@ -403,6 +414,20 @@ fn signer() {
             ("an unknown origin", "$ first-use ct.example/two"),
             ("a missing checkpoint", "$ adopt none.txt"),
             ("a file that is not a checkpoint", "$ adopt garbage.pem"),
+        ],
+    );
+}
+
+#[test]
+fn witness() {
+    compare(
+        "witness",
+        &[
+            ("a missing configuration", "$ -c none.yaml"),
+            ("the configuration of logs", "$ -c lucarne.yaml"),
+            ("logs in the configuration", "$ -c witness-logs.yaml"),
+            ("a short seed", "$ -c witness-key.yaml"),
+            ("wrong logs", "$ -c witness-list.yaml"),
         ],
     );
 }

@@ -108,8 +108,8 @@ fn published_keys(settings: &WitnessSettings) -> Result<String> {
     Ok("name, keys and URLs are the published ones".to_owned())
 }
 
-/// Verifies all records, and that none is older than its published checkpoint. Returns the number of
-/// logs with a record, and a summary.
+/// Verifies all records, and that none is older than its published checkpoint. Returns the number
+/// of logs with a record, and a summary.
 async fn records(witness: &Witness, settings: &WitnessSettings) -> Result<(u64, String)> {
     let logs = witness.logs();
     let mut cosigned = 0;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use lucarne_cosign::{LogKeys, TrustedKey};
 use lucarne_net::counted;
 use lucarne_storage::LockError;
 
@@ -48,9 +50,10 @@ pub(super) async fn give_back(
     }
     // Opening and closing removes the mark of a killed server.
     lock.close().await;
-    for origin in known_only_here(settings) {
+    for origin in known_only_here(settings, &logs) {
         findings.note(&format!(
-            "log {origin} is only in `logs`: Sunlight needs it in a list of `loglists`"
+            "Sunlight does not know the log {origin}, which is in `logs`, or has the key of a CT \
+             log"
         ));
     }
     let said = format!(
@@ -62,9 +65,14 @@ pub(super) async fn give_back(
     Ok(findings.end("given back", &said, written))
 }
 
-/// Returns the logs of the configuration.
-fn known_only_here(settings: &WitnessSettings) -> Vec<&str> {
-    let mut origins: Vec<_> = settings.logs.origins().collect();
+/// Returns the logs that are not among Sunlight's values in the lock.
+fn known_only_here<'l>(settings: &WitnessSettings, logs: &'l LogKeys) -> Vec<&'l str> {
+    let is_ct = |key: &Arc<TrustedKey>| matches!(**key, TrustedKey::Ct(_));
+    let is_foreign = |origin: &&str| {
+        let keys = logs.of(origin).unwrap_or_default();
+        settings.logs.of(origin).is_some() || keys.iter().any(is_ct)
+    };
+    let mut origins: Vec<_> = logs.origins().filter(is_foreign).collect();
     origins.sort_unstable();
     origins
 }
