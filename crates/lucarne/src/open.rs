@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -249,6 +250,15 @@ impl Assets for LateAssets {
 
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.open().await?.publish(assets).await
+    }
+
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        self.open().await?.amend_checkpoint(old, new).await
+    }
+
+    fn replacement_interval(&self) -> Duration {
+        let opened = self.late.get();
+        opened.map_or(Duration::ZERO, |assets| assets.replacement_interval())
     }
 
     async fn confirm_published(&self) -> Result<(), AssetError> {

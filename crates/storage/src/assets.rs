@@ -1,5 +1,7 @@
 //! The trait [`Assets`]: public files and the journal of rounds.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -88,6 +90,27 @@ pub trait Assets: Repairs + 'static {
     /// this process published or, since [`staged`](Self::staged), read. The existing checkpoint
     /// then stays. [`AssetError::CheckpointMissing`] if the bucket no longer has a checkpoint.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
+
+    /// Replaces the published checkpoint `old` by `new`, the same checkpoint with more signatures.
+    /// Returns `false` and changes nothing if `old` is not the last checkpoint that this process
+    /// published or read, or the back end cannot compare and replace in one step.
+    ///
+    /// The caller may drop the future at any time. Whether or not the file was replaced,
+    /// [`publish`](Self::publish) then replaces both `old` and `new`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`publish`](Self::publish), except [`AssetError::Overtaken`], which the next
+    /// call of `publish` returns. It is unknown whether the file was replaced.
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        let _ = (old, new);
+        Ok(false)
+    }
+
+    /// Returns the time that the store needs between two replacements of the checkpoint.
+    fn replacement_interval(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Confirms, before a checkpoint is committed without a round, that the published checkpoint is
     /// still the last one that this process published or, since [`staged`](Self::staged), read.

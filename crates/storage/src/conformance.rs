@@ -78,6 +78,7 @@ macro_rules! assets_conformance {
             settling_runs_beside_rounds
             published_files_read_back
             publishing_replaces
+            only_the_present_checkpoint_is_amended
             an_absent_file_is_none
             bytes_are_stored_as_given
             paths_outside_are_refused

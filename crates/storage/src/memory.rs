@@ -20,6 +20,8 @@ pub enum Operation {
     Staged,
     /// [`Assets::publish`]
     Publish,
+    /// [`Assets::amend_checkpoint`]
+    Amend,
     /// [`Assets::settle`]
     Settle,
     /// [`Assets::get`]
@@ -157,6 +159,13 @@ impl Assets for MemoryAssets {
             self.inner.files.lock().insert(asset.path, asset.bytes);
         }
         Ok(())
+    }
+
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        self.fault(Operation::Amend)?;
+        let mut files = self.inner.files.lock();
+        let found = files.get_mut("checkpoint").filter(|found| *found == old);
+        Ok(found.map(|found| *found = new).is_some())
     }
 
     async fn settle(&self, size: u64) -> Result<(), AssetError> {

@@ -267,6 +267,15 @@ impl Assets for PosixAssets {
         .await
     }
 
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        let old = old.clone();
+        // The pool has one thread: the comparison and the write are one step for the rounds.
+        self.blocking(&self.rounds, move |d| {
+            d.writable()?.publisher.amend_checkpoint(&old, new)
+        })
+        .await
+    }
+
     async fn confirm_published(&self) -> Result<(), AssetError> {
         self.blocking(&self.rounds, |d| {
             d.still_there()?;

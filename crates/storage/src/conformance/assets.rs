@@ -202,6 +202,25 @@ pub async fn publishing_replaces(backend: Backend<'_>) {
     }
 }
 
+/// More signatures are added only to the checkpoint that was published last.
+pub async fn only_the_present_checkpoint_is_amended(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    let amend = async |old: &'static str, new: &'static str| {
+        let old = Bytes::from_static(old.as_bytes());
+        assets.amend_checkpoint(&old, new.into()).await.unwrap()
+    };
+    for (published, signed) in [("1", "1 signed"), ("2", "2 signed")] {
+        let asset = Asset::new("checkpoint", published, AssetKind::Checkpoint);
+        assets.publish(vec![asset]).await.unwrap();
+        assert!(!amend("0", "0 signed").await);
+        assert!(!amend("1 signed", "1 signed twice").await);
+        assert_eq!(get(&*assets, "checkpoint").await.unwrap(), published);
+        assert!(amend(published, signed).await);
+        assert!(!amend(published, "once more").await);
+        assert_eq!(get(&*assets, "checkpoint").await.unwrap(), signed);
+    }
+}
+
 /// Reading an absent file or a directory returns `None`.
 pub async fn an_absent_file_is_none(backend: Backend<'_>) {
     let assets = backend.open().await;

@@ -150,6 +150,11 @@ impl Assets for PowerLoss {
         result
     }
 
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        self.note(vec!["checkpoint".into()]).await?;
+        self.inner.amend_checkpoint(old, new).await
+    }
+
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
         // Files that are published during the settle stay unsettled.
         let before = std::mem::take(&mut *self.before.lock());

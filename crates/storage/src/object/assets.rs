@@ -7,6 +7,7 @@ mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use self::checkpoint::Published;
 use self::journal::{JOURNAL, staged_path};
 use self::objects::{headers, immutable, private_headers};
 use super::journal::{Journal, Name, header};
-use super::{ObjectStoreConfig, RequestPolicy, failure};
+use super::{Bucket, ObjectStoreConfig, RequestPolicy, failure};
 use crate::file::max_file_bytes;
 use crate::{Asset, AssetError, Assets, Observer, Stats, path};
 
@@ -34,8 +35,12 @@ pub struct ObjectAssets {
     location: String,
     journal: Journal,
     published: Published,
+    replacement_interval: Duration,
     stats: Arc<Stats>,
 }
+
+/// The time between two replacements of an object that GCS accepts in the long run.
+const GCS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ObjectAssets {
     /// Connects to the bucket, which must exist, and verifies with one request that the log may
@@ -73,6 +78,10 @@ impl ObjectAssets {
             location: config.location(),
             journal: Journal::default(),
             published: Published::default(),
+            replacement_interval: match &config.bucket {
+                Bucket::Gcs(_) => GCS_INTERVAL,
+                Bucket::S3(_) | Bucket::Azure(_) => Duration::ZERO,
+            },
             stats,
         };
         let journal = assets.key(JOURNAL)?;
@@ -161,6 +170,14 @@ impl Assets for ObjectAssets {
         stream::iter(assets.into_iter().map(Ok))
             .try_for_each_concurrent(self.parallel, |asset| self.put(asset))
             .await
+    }
+
+    async fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        self.amend(old, new).await
+    }
+
+    fn replacement_interval(&self) -> Duration {
+        self.replacement_interval
     }
 
     /// Deletes staged objects. Published objects are already durable.

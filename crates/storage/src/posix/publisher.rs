@@ -131,6 +131,17 @@ impl Publisher {
         }
     }
 
+    /// Replaces the checkpoint, if it is still `old`.
+    pub(super) fn amend_checkpoint(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        let is_last = self.checkpoint.lock().as_ref() == Some(&Some(old.clone()));
+        let found = self.read_with_file(CHECKPOINT)?;
+        let amends = is_last && found.is_some_and(|(found, ..)| found == *old);
+        if amends {
+            self.write(&Asset::new(CHECKPOINT, new, AssetKind::Checkpoint))?;
+        }
+        Ok(amends)
+    }
+
     fn write(&self, asset: &Asset) -> Result<(), AssetError> {
         let is_checkpoint = asset.kind == AssetKind::Checkpoint;
         if is_checkpoint {

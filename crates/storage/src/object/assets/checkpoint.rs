@@ -39,6 +39,8 @@ struct State {
     conditional: Option<bool>,
     /// The version that was read or put last; `None` if it must be read.
     last: Option<Version>,
+    /// The same checkpoint with more signatures, if it is unknown whether its put succeeded.
+    amended: Option<Bytes>,
 }
 
 /// A checkpoint, or its absence, with the store's identifier of the version.
@@ -56,10 +58,23 @@ impl Version {
     }
 }
 
+impl State {
+    /// Records the version that this process put.
+    fn replaced(&mut self, new: Bytes, version: UpdateVersion) {
+        // Without an e-tag or version the next put cannot have a condition.
+        let named = version.e_tag.is_some() || version.version.is_some();
+        self.conditional = self.conditional.map(|conditional| conditional && named);
+        let bytes = Some(new);
+        self.last = Some(Version { bytes, version });
+        self.amended = None;
+    }
+}
+
 impl Published {
     /// Starts a recovery: the next version that is read becomes the current version.
     pub(super) async fn forget(&self) {
-        self.0.lock().await.last = None;
+        let mut state = self.0.lock().await;
+        (state.last, state.amended) = (None, None);
     }
 }
 
@@ -90,34 +105,76 @@ impl ObjectAssets {
             Some(last) => self.still(last, &new).await?,
             None => self.read_checkpoint().await?,
         };
-        let version = self.put_after(last, &new, conditional).await?;
-        // Without an e-tag or version the next put cannot have a condition.
-        let named = version.e_tag.is_some() || version.version.is_some();
-        state.conditional = Some(conditional && named);
-        state.last = Some(Version {
-            bytes: Some(new),
-            version,
-        });
+        let amended = state.amended.clone();
+        let version = self.put_after(last, amended, &new, conditional).await?;
+        state.replaced(new, version);
         Ok(())
     }
 
-    /// Puts the checkpoint after the `last` version, and returns the new version.
+    /// Replaces the checkpoint `old` if it was read or put last, and returns whether it was
+    /// replaced. A store without conditions keeps `old`, because a late put could replace a newer
+    /// checkpoint.
+    pub(super) async fn amend(&self, old: &Bytes, new: Bytes) -> Result<bool, AssetError> {
+        let mut state = self.published.0.lock().await;
+        let last = state
+            .last
+            .as_ref()
+            .filter(|last| last.bytes.as_ref() == Some(old));
+        let is_known = state.conditional == Some(true) && state.amended.is_none();
+        let Some(last) = last.filter(|_| is_known) else {
+            return Ok(false);
+        };
+        let mode = last.mode();
+        // The put may arrive even if the future is dropped.
+        state.amended = Some(new.clone());
+        match self.try_put(mode, &new).await? {
+            Ok(version) => state.replaced(new, version),
+            Err(error) if failure::is_lost(&error) => {
+                // The response of an earlier attempt may have been lost.
+                let found = self.read_checkpoint().await?;
+                if found.bytes.as_ref() != Some(&new) {
+                    return Ok(false);
+                }
+                state.replaced(new, found.version);
+            }
+            Err(error) => return Err(self.failed("write", PATH, &error)),
+        }
+        Ok(true)
+    }
+
+    /// Puts the checkpoint under this condition, and returns its version.
+    async fn try_put(
+        &self,
+        mode: PutMode,
+        new: &Bytes,
+    ) -> Result<object_store::Result<UpdateVersion>, AssetError> {
+        let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
+        if !matches!(mode, PutMode::Overwrite) {
+            options.extensions.insert(Conditional);
+        }
+        options.mode = mode;
+        let put = self.try_write(PATH, PutPayload::from(new.clone()), options);
+        Ok(put.await?.map(Into::into))
+    }
+
+    /// Puts the checkpoint after the `last` version, or after the `amended` one, and returns the new
+    /// version.
     async fn put_after(
         &self,
         mut last: Version,
+        amended: Option<Bytes>,
         new: &Bytes,
         conditional: bool,
     ) -> Result<UpdateVersion, AssetError> {
         let mut refusals = 0;
         loop {
-            let mut options = PutOptions::from(headers(AssetKind::Checkpoint));
-            if conditional {
-                options.mode = last.mode();
-                options.extensions.insert(Conditional);
-            }
-            let put = self.try_write(PATH, PutPayload::from(new.clone()), options);
-            let error = match put.await? {
-                Ok(done) => return Ok(done.into()),
+            let mode = if conditional {
+                last.mode()
+            } else {
+                PutMode::Overwrite
+            };
+            let error = match self.try_put(mode, new).await? {
+                Ok(version) => return Ok(version),
                 Err(error) if failure::is_lost(&error) => error,
                 Err(error) => return Err(self.failed("write", PATH, &error)),
             };
@@ -127,7 +184,8 @@ impl ObjectAssets {
             if found.bytes.as_ref() == Some(new) {
                 return Ok(found.version);
             }
-            if found.bytes != last.bytes {
+            let is_ours = amended.is_some() && found.bytes == amended;
+            if found.bytes != last.bytes && !is_ours {
                 return Err(self.replaced(&found));
             }
             refusals += 1;

@@ -2,7 +2,7 @@
 
 use lucarne_storage::object::{self, Bucket as Place, RequestPolicy};
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
-use lucarne_testkit::{Bucket, Fate, StoreProxy};
+use lucarne_testkit::{Bucket, Fate, StoreProxy, eventually};
 
 use super::conformance::{azure, gcs};
 
@@ -152,6 +152,55 @@ async fn a_put_whose_answer_is_lost_has_succeeded() {
             publish(&assets, text).await.unwrap();
             assert_eq!(published(&assets).await, text, "{fate:?}");
         }
+    }
+}
+
+/// A round publishes the next checkpoint while the store has not responded to an amendment: the
+/// round does not wait, whether the amendment arrives before, later or never.
+#[tokio::test]
+async fn an_amendment_in_flight_does_not_delay_the_next_checkpoint() {
+    let bucket = Bucket::versitygw().await.unwrap();
+    let proxy = StoreProxy::start(bucket.store.address).unwrap();
+    let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
+    recover(&assets).await;
+    for fate in [Fate::Hang, Fate::Withhold, Fate::HoldAnswer] {
+        publish(&assets, "1").await.unwrap();
+        let arrived = std::sync::Arc::new(tokio::sync::Notify::new());
+        let noted = arrived.clone();
+        proxy.judge(move |request| {
+            if is_checkpoint(request) {
+                noted.notify_one();
+                fate
+            } else {
+                Fate::Pass
+            }
+        });
+        let amended = async {
+            let old = bytes::Bytes::from_static(b"1");
+            assets.amend_checkpoint(&old, "1 signed".into()).await
+        };
+        let sent = async {
+            arrived.notified().await;
+            if fate == Fate::HoldAnswer {
+                let other = ObjectAssets::open(&super::config(&bucket, ""))
+                    .await
+                    .unwrap();
+                eventually("the amendment is stored", async || {
+                    published(&other).await == "1 signed"
+                })
+                .await;
+            }
+        };
+        tokio::select! {
+            amended = amended => panic!("{amended:?}"),
+            () = sent => {}
+        }
+        proxy.judge(|_| Fate::Pass);
+        publish(&assets, "2").await.unwrap();
+        if fate == Fate::Withhold {
+            assert!(proxy.release().await > 0);
+        }
+        assert_eq!(published(&assets).await, "2", "{fate:?}");
     }
 }
 
