@@ -2,7 +2,7 @@
 //! (static-ct-api, "Checkpoints").
 
 use base64_simd::STANDARD;
-use lucarne_tlog::{Checkpoint, Hash, NoteError, NoteSignature, SignedNote};
+use lucarne_tlog::{Checkpoint, Hash, InvalidSignature, NoteError, NoteSignature, SignedNote};
 
 use crate::public_key::{KeyError, LogId, PublicKey};
 
@@ -48,6 +48,9 @@ pub enum CheckpointError {
          {0}"
     )]
     NoTimestamp(usize),
+    /// The ML-DSA-44 signature with the log's name and key does not verify.
+    #[error("the log's second signature on the checkpoint does not verify: {0}")]
+    Second(#[from] InvalidSignature),
     /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -210,7 +213,7 @@ mod tests {
         // The second signature is ML-DSA-44.
         assert_eq!((lines[3], lines[6], lines.len()), ("", "", 7));
         let signed = SignedNote::parse(note.as_bytes()).unwrap();
-        let cosigner = key.cosigner(ORIGIN).unwrap();
+        let cosigner = key.cosigner(ORIGIN).unwrap().unwrap();
         assert_eq!(cosigner.verifier().verify(&signed), Ok(Some(1_767_225_600)));
         let (checkpoint, timestamp) =
             verify_checkpoint(note.as_bytes(), ORIGIN, key.public_key_spki()).unwrap();

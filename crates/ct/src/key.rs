@@ -2,6 +2,7 @@
 //! static CT logs. A key from a seed has a second key, ML-DSA-44, for checkpoints.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
@@ -30,7 +31,13 @@ pub struct LogKey {
     log_id: LogId,
     /// Seed of the ML-DSA-44 key; `None` for a key that is not derived from a seed.
     ml_dsa_seed: Option<[u8; 32]>,
+    /// The expanded ML-DSA-44 key, with the first requested origin as its name.
+    cosigner: OnceLock<Arc<Cosigner>>,
 }
+
+/// The cosigner of an origin; `None` if the key has none. An error if the origin cannot be the name
+/// of a cosigner, because it has more than 255 bytes.
+pub type OptionalCosigner = Result<Option<Arc<Cosigner>>, lucarne_tlog::KeyError>;
 
 impl fmt::Debug for LogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +108,7 @@ impl LogKey {
             spki,
             log_id,
             ml_dsa_seed: None,
+            cosigner: OnceLock::new(),
         })
     }
 
@@ -131,9 +139,21 @@ impl LogKey {
 
     /// Returns the cosigner that also signs the checkpoints of this log, as in Sunlight; `None` for
     /// a key that is not derived from a seed.
-    pub fn cosigner(&self, origin: &str) -> Option<Cosigner> {
-        // The cosigned message has no room for an origin of more than 255 bytes.
-        Cosigner::ml_dsa_44(origin, self.ml_dsa_seed.as_ref()?).ok()
+    ///
+    /// # Errors
+    /// See [`OptionalCosigner`].
+    pub fn cosigner(&self, origin: &str) -> OptionalCosigner {
+        let Some(seed) = &self.ml_dsa_seed else {
+            return Ok(None);
+        };
+        let known = self.cosigner.get();
+        if let Some(known) = known.filter(|known| known.verifier().name() == origin) {
+            return Ok(Some(known.clone()));
+        }
+        let new = Arc::new(Cosigner::ml_dsa_44(origin, seed)?);
+        // A key signs for one log; for a second one, the key is expanded each time.
+        let _ = self.cosigner.set(new.clone());
+        Ok(Some(new))
     }
 
     /// Signs a tree head and returns the complete `checkpoint` file.
@@ -190,8 +210,11 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
     fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError>;
 
     /// Returns the cosigner that also signs the checkpoints of this log, if the key has one.
-    fn cosigner(&self, _origin: &str) -> Option<Cosigner> {
-        None
+    ///
+    /// # Errors
+    /// See [`OptionalCosigner`].
+    fn cosigner(&self, _origin: &str) -> OptionalCosigner {
+        Ok(None)
     }
 
     /// Signs a tree head and returns the complete `checkpoint` file.
@@ -220,7 +243,8 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
                 signature: [&timestamp.to_be_bytes(), &digitally_signed[..]].concat(),
             }],
         };
-        if let Some(cosigner) = self.cosigner(origin) {
+        // The log reports an error of the cosigner when it is opened.
+        if let Ok(Some(cosigner)) = self.cosigner(origin) {
             // Cosignatures have whole seconds, and no zero.
             let signed = cosigner.cosign(&note.text, (timestamp / 1000).max(1));
             note.signatures.push(signed.map_err(|_| KeyError::Signing)?);
@@ -254,7 +278,7 @@ impl KeyHolder for LogKey {
         Ok(self.signature(message)?.as_ref().to_vec())
     }
 
-    fn cosigner(&self, origin: &str) -> Option<Cosigner> {
+    fn cosigner(&self, origin: &str) -> OptionalCosigner {
         self.cosigner(origin)
     }
 }
@@ -348,7 +372,12 @@ pub(crate) mod tests {
         ] {
             let key = LogKey::from_seed(seed).unwrap();
             assert_eq!(key.log_id().to_string(), log_id);
-            let cosigner = key.cosigner("log.example/2026h2").unwrap();
+            let cosigner = key.cosigner("log.example/2026h2").unwrap().unwrap();
+            let again = key.cosigner("log.example/2026h2").unwrap().unwrap();
+            assert!(Arc::ptr_eq(&cosigner, &again));
+            let other = key.cosigner("log.example/2027h1").unwrap().unwrap();
+            assert_eq!(other.verifier().name(), "log.example/2027h1");
+            assert!(key.cosigner(&"a".repeat(256)).is_err());
             assert_eq!(u32::from_be_bytes(cosigner.verifier().id()), ml_dsa);
             assert_eq!(base64(key.public_key_spki()), spki);
             assert_eq!(key.public_key().unwrap().log_id(), key.log_id());

@@ -98,7 +98,7 @@ pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verd
 pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, sha256};
 pub use extra_data::extra_data;
 pub use given_key::{PublicKeyError, given_public_key};
-pub use key::{KeyHolder, LogKey, p256_public_key};
+pub use key::{KeyHolder, LogKey, OptionalCosigner, p256_public_key};
 pub use known_signature::KnownSignature;
 pub use leaf::{
     Fingerprints, MerkleTreeLeafError, MerkleTreeLeafRef, SignedEntryRef, TileLeaf, TileLeafError,

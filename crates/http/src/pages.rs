@@ -52,6 +52,8 @@ struct LogPage {
     p99: String,
     mmd: u32,
     operator: Option<Operator>,
+    /// The verifier key of the second signature, if this process has the key.
+    cosigner: Option<String>,
     checks: Vec<Check>,
     roots: Vec<RootRow>,
     limits: Vec<String>,
@@ -103,6 +105,7 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         p99: milliseconds(stats.latency_p99),
         mmd: MMD_SECONDS,
         operator: config.metadata.operator.clone(),
+        cosigner: config.key.cosigner(&config.origin),
         checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),

@@ -199,6 +199,13 @@ pub struct Keygen {
     /// Name of the witness whose keys are derived from the seed
     #[arg(long, value_name = "NAME")]
     pub witness: Option<String>,
+
+    /// Print the verifier key of the log's second signature (ML-DSA-44), too
+    ///
+    /// The origin of a log is its submission prefix without scheme and trailing slash:
+    /// ct.example/2026h2.
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "witness")]
+    pub origin: Option<String>,
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn measured(mut sign: impl FnMut()) -> f64 {
 
 fn start(place: &Path) -> Client {
     let directory = MemoryDirectory::open(&place.join("memory")).unwrap();
-    let memory = directory.of(ORIGIN, key().log_id(), key().public_key_spki());
+    let memory = directory.of(ORIGIN, &key());
     memory.first_use().unwrap();
     let log = SigningLog::open(ORIGIN, Box::new(key()), &directory).unwrap();
     let users = vec![rustix::process::geteuid().as_raw()];

@@ -9,9 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use lucarne_ct::{CheckpointError, LogId, verify_checkpoint};
-
-use lucarne_tlog::{Cosigner, SignedNote};
+use lucarne_ct::{CheckpointError, KeyHolder, verify_checkpoint};
+use lucarne_tlog::{SignedNote, VerifierKey};
 
 use crate::guard::Head;
 
@@ -156,11 +155,13 @@ impl MemoryDirectory {
     }
 
     /// Returns the memory of a log, whether or not its file exists.
-    pub fn of(&self, origin: &str, log_id: LogId, spki: &[u8]) -> Memory {
+    pub fn of(&self, origin: &str, key: &dyn KeyHolder) -> Memory {
+        let cosigner = key.cosigner(origin).ok().flatten();
         Memory {
-            path: self.path.join(hex::encode(log_id.0)),
+            path: self.path.join(hex::encode(key.log_id().0)),
             origin: origin.to_owned(),
-            spki: spki.to_vec(),
+            spki: key.public_key_spki().to_vec(),
+            second: cosigner.map(|cosigner| cosigner.verifier().clone()),
         }
     }
 }
@@ -171,6 +172,8 @@ pub struct Memory {
     path: PathBuf,
     origin: String,
     spki: Vec<u8>,
+    /// The key of the second signature, if the notes of this log have one.
+    second: Option<VerifierKey>,
 }
 
 impl Memory {
@@ -200,30 +203,21 @@ impl Memory {
         }
     }
 
-    /// Returns the tree head of a signed note of this log.
+    /// Returns the tree head of a signed note of this log. A note without a second signature is
+    /// valid; an invalid one is refused, because the note may be sent again.
     ///
     /// # Errors
     /// If the note is not a signed note of this log.
     pub fn head(&self, note: &[u8]) -> Result<Head, CheckpointError> {
         let (checkpoint, timestamp_ms) = verify_checkpoint(note, &self.origin, &self.spki)?;
+        if let Some(second) = &self.second {
+            second.verify(&SignedNote::parse(note)?)?;
+        }
         Ok(Head {
             size: checkpoint.size,
             root: checkpoint.root,
             timestamp_ms,
         })
-    }
-
-    /// Verifies the second signature of a note, if the note has one, because the note may be sent
-    /// again. The second signature does not protect the head.
-    ///
-    /// # Errors
-    /// If the signature is invalid.
-    pub(crate) fn check_second(&self, cosigner: &Cosigner, note: &[u8]) -> Result<(), MemoryError> {
-        let parsed = SignedNote::parse(note);
-        match parsed.map(|note| cosigner.verifier().verify(&note)) {
-            Ok(Err(problem)) => Err(self.damaged(problem)),
-            _ => Ok(()),
-        }
     }
 
     fn damaged(&self, problem: impl ToString) -> MemoryError {
@@ -302,7 +296,7 @@ mod tests {
     const ORIGIN: &str = "log.example/2026h2";
 
     fn memory(directory: &MemoryDirectory, key: &LogKey) -> Memory {
-        directory.of(ORIGIN, key.log_id(), key.public_key_spki())
+        directory.of(ORIGIN, key)
     }
 
     #[test]
@@ -334,16 +328,17 @@ mod tests {
         let key = LogKey::from_seed(&[7; 32]).unwrap();
         let memory = memory(&directory, &key);
         let note = key.sign_checkpoint(ORIGIN, 0, &EMPTY_ROOT, 5).unwrap();
-        // The second signature does not protect the head.
         let second = note.rfind('—').unwrap();
-        let cosigner = key.cosigner(ORIGIN).unwrap();
         let note = note.as_bytes();
-        memory.check_second(&cosigner, note).unwrap();
-        memory.check_second(&cosigner, &note[..second]).unwrap();
+        memory.head(&note[..second]).unwrap();
         let mut flipped = note.to_vec();
         let at = second + 100;
         flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
-        assert!(memory.check_second(&cosigner, &flipped).is_err());
+        fs::write(&memory.path, &flipped).unwrap();
+        assert!(matches!(memory.read(), Err(MemoryError::Damaged { .. })));
+        fs::remove_file(&memory.path).unwrap();
+        let adopted = memory.adopt(&flipped);
+        assert!(matches!(adopted, Err(MemoryError::Checkpoint { .. })));
         for at in 0..second {
             let mut flipped = note.to_vec();
             flipped[at] ^= 1;

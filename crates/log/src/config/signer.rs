@@ -51,6 +51,14 @@ impl Signer {
         PublicKey::from_spki(self.public_key_spki())
     }
 
+    /// Returns the verifier key of the second signature of checkpoints with this origin; `None` if
+    /// there is no second signature, or if another process has the key.
+    pub fn cosigner(&self, origin: &str) -> Option<String> {
+        let Self::Own(key) = self else { return None };
+        let cosigner = key.cosigner(origin).ok()??;
+        Some(cosigner.verifier().to_string())
+    }
+
     /// Returns whether signing a tree head requires a consistency proof from the previous tree
     /// head.
     pub(crate) fn wants_proof(&self) -> bool {

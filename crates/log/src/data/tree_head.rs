@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lucarne_signer::Head;
-use lucarne_tlog::Hash;
+use lucarne_tlog::{Hash, SignedNote};
 
 use crate::config::LogConfig;
 use crate::config::signer::Signer;
@@ -32,6 +32,28 @@ pub(crate) async fn sign(
     } else {
         Err(Fatal::Sign(SignError::OtherHead))
     }
+}
+
+/// Returns the checkpoint with a new second signature, if its second signature is invalid: a copy
+/// of the lock was damaged. `None` if the second signature is valid or missing, or if a separate
+/// signer has the key.
+pub(crate) fn with_second(signed: &VerifiedCheckpoint, config: &LogConfig) -> Option<Bytes> {
+    let Signer::Own(key) = &config.key else {
+        return None;
+    };
+    let cosigner = key.cosigner(&config.origin).ok()??;
+    let (mut note, key) = (SignedNote::parse(&signed.note).ok()?, cosigner.verifier());
+    let problem = key.verify(&note).err()?;
+    tracing::warn!(
+        log = config.shortname,
+        %problem,
+        "the ML-DSA-44 signature of the checkpoint in the lock is replaced"
+    );
+    note.signatures
+        .retain(|line| (line.name.as_str(), line.key_id) != (key.name(), key.id()));
+    let second = cosigner.cosign(&note.text, (signed.timestamp_ms / 1000).max(1));
+    note.signatures.extend(second.ok());
+    Some(note.encode().into())
 }
 
 /// Returns the last checkpoint of a separate signer; `None` without a signer, or if the signer has

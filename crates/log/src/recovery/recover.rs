@@ -34,6 +34,7 @@ use lucarne_tlog::Frontier;
 use self::never_published::unless_indexed;
 use self::replay::replay;
 use crate::config::LogConfig;
+use crate::config::signer::Signer;
 use crate::data::tree::Tree;
 use crate::data::tree_head;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
@@ -153,8 +154,8 @@ pub(crate) async fn recover(
     compared.await?;
     drop(history);
     let Judged {
-        head,
-        replaces,
+        mut head,
+        mut replaces,
         published,
         mut tree,
         damaged,
@@ -165,6 +166,15 @@ pub(crate) async fn recover(
     let restored = damaged.len() as u64;
     for tile in damaged {
         replace_damaged(config, &**assets, tile, "the tiles or entries beneath it").await?;
+    }
+    if let Signer::Own(key) = &config.key
+        && let Err(problem) = key.cosigner(&config.origin)
+    {
+        let log = &config.shortname;
+        tracing::warn!(log, %problem, "checkpoints have no ML-DSA-44 signature");
+    }
+    if let Some(note) = tree_head::with_second(&head, config) {
+        replaces = Some(std::mem::replace(&mut head.note, note));
     }
     if let Some(replaces) = replaces {
         NewestSigned::commit(&replaces, &head, config, lock).await?;

@@ -77,7 +77,7 @@ impl Newest {
             log = config.shortname,
             size = head.checkpoint.size,
             timestamp = head.timestamp_ms,
-            "committing a round that the signer has already signed"
+            "committing a checkpoint that is already signed"
         );
         let log_id = config.key.log_id();
         Ok(lock.replace(&log_id.0, replaces, &head.note).await?)

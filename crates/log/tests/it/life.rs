@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::fixture::{Submission, World, audit, place, plain, submit_all};
+use crate::fixture::{Submission, World, audit, key, place, plain, reached, submit_all};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use lucarne_ct::{Code, Disagreement, Sct};
-use lucarne_log::{Log, SubmitError};
-use lucarne_storage::Assets;
+use lucarne_log::{Log, State, SubmitError};
+use lucarne_storage::{Assets, Lock};
 use lucarne_testkit::{eventually, until};
-use lucarne_tlog::{Level, Tile};
+use lucarne_tlog::{Level, SignedNote, Tile};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_sct_points_at_its_entry() {
@@ -346,5 +346,37 @@ async fn issuers_that_were_removed_are_no_unknown_issuers() {
     })
     .await;
     eventually("reads succeed", async || log.issuer(&unknown).await.is_ok()).await;
+    log.shutdown().await;
+}
+
+/// A retired log signs no tree head, but its readers get no invalid signature.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_second_signature_in_the_lock_is_replaced() {
+    let mut world = World::new().await;
+    world.config.policy.not_after_limit = Some(0);
+    let id = world.config.key.log_id().0;
+    let signed = world.lock.load(&id).await.unwrap().unwrap();
+    let mut damaged = signed.clone();
+    let at = signed.len() - 100;
+    damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
+    world.lock.replace(&id, &signed, &damaged).await.unwrap();
+    let published = bytes::Bytes::from(damaged);
+    world.assets.tamper("checkpoint", Some(published));
+
+    let log = world.start();
+    reached(&log, |state| *state == State::Retired).await;
+    let cosigner = key().cosigner("log.example/test").unwrap().unwrap();
+    let is_valid = |note: &[u8]| {
+        let verified = cosigner
+            .verifier()
+            .verify(&SignedNote::parse(note).unwrap());
+        verified.is_ok_and(|timestamp| timestamp.is_some())
+    };
+    eventually("valid signatures", async || {
+        let held = world.lock.load(&id).await.unwrap().unwrap();
+        let published = world.assets.get("checkpoint").await.unwrap().unwrap();
+        is_valid(&held) && held == published
+    })
+    .await;
     log.shutdown().await;
 }

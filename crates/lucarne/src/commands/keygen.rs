@@ -16,7 +16,7 @@ use crate::config::{describe_key, read_key, read_seed};
 /// Creates the file, or reads the existing file, and prints its public keys.
 pub(crate) fn run(options: &Keygen) -> ExitCode {
     let described = make_or_read(&options.file).and_then(|key| match &options.witness {
-        None => Ok(describe_key(&key)),
+        None => described(&key, options.origin.as_deref()),
         Some(name) => describe_witness(&options.file, name),
     });
     match described {
@@ -35,6 +35,21 @@ fn describe_witness(file: &Path, name: &str) -> Result<String> {
         .with_context(|| format!("--witness {name:?}"))?;
     let [ed25519, ml_dsa_44] = keys.each_ref().map(|key| key.verifier());
     Ok(format!("Ed25519:   {ed25519}\nML-DSA-44: {ml_dsa_44}\n"))
+}
+
+/// Formats the public key, and the verifier key of the second signature if there is an origin.
+fn described(key: &LogKey, origin: Option<&str>) -> Result<String> {
+    let mut keys = describe_key(key);
+    if let Some(origin) = origin {
+        let unusable = || format!("--origin {origin}");
+        let cosigner = key.cosigner(origin).with_context(unusable)?;
+        let cosigner = cosigner.context("a PEM key has no second key: use a seed")?;
+        keys.push_str(&format!(
+            "\nVerifier key (ML-DSA-44):\n{}\n",
+            cosigner.verifier()
+        ));
+    }
+    Ok(keys)
 }
 
 fn make_or_read(file: &Path) -> Result<LogKey> {

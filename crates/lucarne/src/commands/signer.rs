@@ -184,5 +184,5 @@ fn memory(config: &SignerConfig, directory: &MemoryDirectory, origin: &str) -> R
     let Some((origin, key)) = config.logs.iter().find(named) else {
         bail!("the configuration has no log with the origin {origin}");
     };
-    Ok(directory.of(origin, key.log_id(), key.public_key_spki()))
+    Ok(directory.of(origin, &**key))
 }

@@ -86,3 +86,24 @@ fn a_link_to_no_file_is_reported() {
     );
     assert!(!directory.path().join("nowhere").exists());
 }
+
+/// The key IDs were computed with OpenSSL.
+#[test]
+fn the_verifier_key_of_the_second_signature_is_printed_for_an_origin() {
+    let directory = temp_dir();
+    let seed: Vec<u8> = (0..32).collect();
+    lucarne_testkit::write_secret(directory.path().join("seed.bin"), seed);
+    let keygen = |origin: &str| {
+        let args = ["keygen", "-f", "seed.bin", "--origin", origin];
+        lucarne(directory.path(), &args)
+    };
+    let (code, said) = keygen("log.example/2026h2");
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "\nlog.example/2026h2+0b4c2b6e+B");
+    let (code, said) = keygen("a b");
+    assert_eq!(code, 1, "{said}");
+    assert_has(
+        &said,
+        "--origin a b: the name of the key is empty, or has a space",
+    );
+}

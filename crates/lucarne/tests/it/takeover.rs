@@ -86,7 +86,11 @@ impl Taken {
     /// Returns the time of the log's ML-DSA-44 cosignature on a checkpoint, in Unix seconds.
     fn cosigned(&self, checkpoint: &[u8]) -> u64 {
         let (host, path) = self.origin;
-        let cosigner = self.key.cosigner(&format!("{host}/{path}")).unwrap();
+        let cosigner = self
+            .key
+            .cosigner(&format!("{host}/{path}"))
+            .unwrap()
+            .unwrap();
         let note = SignedNote::parse(checkpoint).unwrap();
         cosigner.verifier().verify(&note).unwrap().unwrap()
     }

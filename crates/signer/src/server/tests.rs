@@ -20,7 +20,7 @@ impl Signer {
         let directory = MemoryDirectory::open(&place.path().join("memory")).unwrap();
         let key = LogKey::from_seed(&[7; 32]).unwrap();
         let log_id = key.log_id();
-        let memory = directory.of(ORIGIN, log_id, key.public_key_spki());
+        let memory = directory.of(ORIGIN, &key);
         memory.first_use().unwrap();
         let log = SigningLog::open(ORIGIN, Box::new(key), &directory).unwrap();
         let socket = place.path().join("socket");
