@@ -84,6 +84,7 @@ impl Kept {
             rfc6962_reads: None,
             scrub: None,
             known: None,
+            witnesses: None,
             instances: None,
             clock: Clock::system(),
         })

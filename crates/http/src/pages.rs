@@ -11,7 +11,8 @@ use askama::Template;
 use base64_simd::STANDARD;
 use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderValue, StatusCode};
-use lucarne_log::{Check, Log, Operator, State};
+use lucarne_log::{Check, Log, Operator, State, WitnessState};
+use lucarne_x509::text::counted;
 use serde::Serialize;
 
 use crate::health::state_name;
@@ -54,10 +55,18 @@ struct LogPage {
     operator: Option<Operator>,
     /// The verifier key of the second signature, if this process has the key.
     cosigner: Option<String>,
+    witnesses: Vec<WitnessRow>,
     checks: Vec<Check>,
     roots: Vec<RootRow>,
     limits: Vec<String>,
     version: &'static str,
+}
+
+struct WitnessRow {
+    name: String,
+    key: String,
+    cosigned: String,
+    problem: String,
 }
 
 struct RootRow {
@@ -106,12 +115,26 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         mmd: MMD_SECONDS,
         operator: config.metadata.operator.clone(),
         cosigner: config.key.cosigner(&config.origin),
+        witnesses: log.witnesses().into_iter().map(witness).collect(),
         checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),
         version: env!("CARGO_PKG_VERSION"),
     };
     page(&template)
+}
+
+fn witness(state: WitnessState) -> WitnessRow {
+    let cosigned = state.cosigned.map(|(size, seconds)| {
+        let time = rfc3339(seconds.saturating_mul(1000));
+        format!("{} at {time}", counted(size, "entry"))
+    });
+    WitnessRow {
+        name: state.name,
+        key: state.key,
+        cosigned: cosigned.unwrap_or_else(|| "nothing yet".into()),
+        problem: state.problem.unwrap_or_default(),
+    }
 }
 
 /// Returns the health checks without private details.

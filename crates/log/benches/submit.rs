@@ -39,6 +39,7 @@ fn start(runtime: &Runtime, cache: &std::path::Path) -> Arc<Log> {
             rfc6962_reads: None,
             scrub: None,
             known: None,
+            witnesses: None,
             instances: None,
             clock: Clock::system(),
         };

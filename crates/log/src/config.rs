@@ -10,6 +10,7 @@ pub(crate) mod rounds;
 pub(crate) mod scrub;
 pub(crate) mod scrub_window;
 pub(crate) mod signer;
+pub(crate) mod witnesses;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::config::metadata::Metadata;
 use crate::config::rounds::RoundConfig;
 use crate::config::scrub::ScrubConfig;
 use crate::config::signer::Signer;
+use crate::config::witnesses::Witnesses;
 
 /// The settings of one log. A setting that Sunlight also has bears the name of Sunlight's key.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ pub struct LogConfig {
     /// The external sources that may know this log's newest checkpoint. The log queries them each
     /// time it opens.
     pub known: Option<Arc<dyn KnownCheckpoints>>,
+    /// The witnesses that cosign the checkpoints; `None` if there are none.
+    pub witnesses: Option<Witnesses>,
     /// The configuration of this instance if the log has several; `None` if the log has only one.
     pub instances: Option<Instances>,
     /// The clock of the log: [`Clock::system`], except in tests.
@@ -142,6 +146,7 @@ pub(crate) fn test_config(name: &str, cache: &std::path::Path) -> LogConfig {
         rfc6962_reads: None,
         scrub: None,
         known: None,
+        witnesses: None,
         instances: None,
         clock: Clock::system(),
     }

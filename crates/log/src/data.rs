@@ -7,9 +7,10 @@
 //!
 //! A `round` leads from one `tree` to the next. `verify` computes the root of the round a second
 //! time, and `record` is the form of the round in the journal. `tree_head` is signed, and read back
-//! as a `verified_checkpoint`. `gzip` and `names_tile` are the encodings of tiles, and
-//! `stored_file` is a file with its encoding.
+//! as a `verified_checkpoint`; witnesses add `cosignatures`. `gzip` and `names_tile` are the
+//! encodings of tiles, and `stored_file` is a file with its encoding.
 
+pub(crate) mod cosignatures;
 pub(crate) mod gzip;
 pub(crate) mod names_tile;
 pub(crate) mod record;

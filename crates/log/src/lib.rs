@@ -47,6 +47,7 @@
 //! #     rfc6962_reads: None,
 //! #     scrub: None,
 //! #     known: None,
+//! #     witnesses: None,
 //! #     instances: None,
 //! #     clock: Clock::system(),
 //!     // And more settings.
@@ -106,6 +107,7 @@
 //! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
 //! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
 //! | [`KnownCheckpoints`] | the checkpoints of mirrors and witnesses |
+//! | [`Witnesses`], [`WitnessClient`] | the witnesses that cosign checkpoints, and requests to them |
 //! | [`Metadata`] | the operator's data for `log.v3.json` |
 //!
 //! ## `error`
@@ -127,6 +129,7 @@
 //! | [`Stats`], `recent_stats` | statistics of the last seconds |
 //! | `clock_jump`, [`believable`], [`next_timestamp`] | the protection against a wrong clock |
 //! | `scrub_status` | the progress of the scrubber |
+//! | [`WitnessState`] | the last cosignature of each witness |
 //! | `public_errors` | errors without locations |
 //! | [`Metrics`] | metrics of all logs of a process |
 //!
@@ -138,6 +141,7 @@
 //! | `verify` | a second computation of the root |
 //! | [`Record`], [`Step`] | a round in the journal |
 //! | `tree_head`, `verified_checkpoint` | tree heads that the log signs, and that it has verified |
+//! | `cosignatures` | a checkpoint with the cosignatures of witnesses |
 //! | [`StoredFile`], `gzip` | files as stored, and their encoding |
 //! | `names_tile` | names tiles |
 //!
@@ -210,6 +214,7 @@
 //! | item | contents |
 //! |---|---|
 //! | `sequencer`, `phase` | the loop, and the steps of a round |
+//! | `cosigning` | requests to witnesses, and the publication of their cosignatures |
 //! | `term` | the time in which an instance leads |
 //!
 //! ## `instances`
@@ -281,6 +286,9 @@ pub use config::rounds::RoundConfig;
 pub use config::scrub::ScrubConfig;
 pub use config::scrub_window::{NoWindow, ScrubWindow};
 pub use config::signer::Signer;
+pub use config::witnesses::{
+    InvalidWitnesses, WitnessClient, WitnessError, WitnessResponse, Witnesses,
+};
 pub use data::record::{Record, Step};
 pub use data::stored_file::StoredFile;
 pub use error::inconsistency::{
@@ -305,4 +313,5 @@ pub use shared::turn::{GiveTurn, Turn};
 pub use status::clock_jump::{believable, next_timestamp};
 pub use status::metrics::Metrics;
 pub use status::state::{Check, Health, Published, State, Stats};
+pub use status::witness_status::WitnessState;
 pub use submit::steps::{StepTime, StepTimes};

@@ -34,6 +34,7 @@ use crate::shared::turn::Turn;
 use crate::status::metrics::Metrics;
 use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};
+use crate::status::witness_status::WitnessState;
 use crate::submit::steps::StepTimes;
 
 /// The handle of a running log. The handle survives failures: after a fatal error, the log is
@@ -83,8 +84,8 @@ impl Log {
     /// entries of a log with this key.
     ///
     /// # Errors
-    /// If one of them has: that log exists, although lock and storage may be empty. Also if the index
-    /// cannot be read. An external source that does not respond causes only a warning.
+    /// If one of them has: that log exists, although lock and storage may be empty. Also if the
+    /// index cannot be read. An external source that does not respond causes only a warning.
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
         if let Some(seen) = seen(config).await? {
             return Err(IndexInconsistency::LogExists(seen).into());
@@ -470,6 +471,12 @@ impl Log {
             stats.pool_depth = session.pool.depth();
         }
         stats
+    }
+
+    /// Returns the witnesses in the order of the policy. Only an instance that leads requests
+    /// cosignatures.
+    pub fn witnesses(&self) -> Vec<WitnessState> {
+        self.shared.status.witnesses.all()
     }
 
     /// Checks the log's health; results may be one second old.

@@ -6,12 +6,12 @@
 //! Between any two steps (of a round in `phase.rs`, of an opening in `recover.rs`) an instance may
 //! be killed, or the power may fail and destroy any part of the files that are not durable. The
 //! second instance may start on a copy of the directory, or in the same bucket. A write to the
-//! bucket may arrive after its process has ended, a bit may flip before a round is verified, a data
-//! tile may be damaged, and an index or its newest entry may be lost. All of this may happen any
-//! number of times. Missing entries of an index are read concurrently with rounds. With a separate
-//! signer, a backup of the machine or of the memory of the signer may be restored once. The number
-//! of rounds, of new signatures and of submissions is bounded for both instances together. A round
-//! has one entry.
+//! bucket may arrive after its process has ended, cosignatures are added to a checkpoint, a bit may
+//! flip before a round is verified, a data tile may be damaged, and an index or its newest entry
+//! may be lost. All of this may happen any number of times. Missing entries of an index are read
+//! concurrently with rounds. With a separate signer, a backup of the machine or of the memory of
+//! the signer may be restored once. The number of rounds, of new signatures and of submissions is
+//! bounded for both instances together. A round has one entry.
 //!
 //! `cluster.rs` has the instances of one log, where one instance leads: followers, the lease, and
 //! forwarded submissions. The steps of a leader are the same.

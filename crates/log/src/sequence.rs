@@ -5,8 +5,10 @@
 //! ```
 //!
 //! The `sequencer` runs a round in the order of `phase`. With several instances, the sequencer runs
-//! during a `term`. The trees, rounds and records are in `data`.
+//! during a `term`. Between two rounds, `cosigning` publishes the cosignatures of witnesses. The
+//! trees, rounds and records are in `data`.
 
+mod cosigning;
 pub(crate) mod phase;
 pub(crate) mod sequencer;
 pub(crate) mod term;

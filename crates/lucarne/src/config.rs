@@ -37,6 +37,7 @@ pub(crate) mod values;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
 mod witness;
+mod witnesses;
 mod written;
 
 use std::io;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use lucarne_ct::{Roots, Verification};
-use lucarne_log::{Log, LogConfig, Metrics, Turn};
+use lucarne_log::{Log, LogConfig, Metrics, Turn, Witnesses};
 use lucarne_storage::Lock;
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -99,7 +99,9 @@ impl Host {
     pub(crate) fn forget(&self, log: &Log) {
         self.instances.remove(log);
         let name = &log.config().shortname;
-        self.metrics.forget(name);
+        let witnesses = log.config().witnesses.iter();
+        self.metrics
+            .forget(name, witnesses.flat_map(Witnesses::names));
         self.metering.forget(name);
     }
 }

@@ -16,8 +16,8 @@ use crate::prefix::{PrefixError, checkpoint_url};
 
 /// Timeout for all places together, which limits the delay of a start.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of a checkpoint in bytes.
-const MAX_BYTES: usize = 64 << 10;
+/// Maximum size of a checkpoint with its cosignatures in bytes.
+const MAX_BYTES: usize = 1 << 20;
 
 /// A place with a checkpoint or a log list.
 #[derive(Clone, Debug, PartialEq, Eq)]

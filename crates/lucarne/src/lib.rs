@@ -83,6 +83,7 @@ mod version;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
 mod witness;
+mod witnesses;
 
 use std::process::ExitCode;
 

@@ -159,6 +159,21 @@ impl Client {
         Ok(response)
     }
 
+    /// Posts a body. The response may have any status, and at most `limit` bytes.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post_within(
+        &self,
+        url: &str,
+        body: impl Into<Bytes>,
+        limit: usize,
+    ) -> Result<CompleteResponse, ClientError> {
+        let request = request(Method::POST, url, body.into())?;
+        let (response, _) = self.in_time(self.exchange(request, limit)).await?;
+        Ok(response)
+    }
+
     async fn in_time<T>(
         &self,
         exchange: impl Future<Output = Result<T, ClientError>>,

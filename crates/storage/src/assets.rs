@@ -91,7 +91,7 @@ pub trait Assets: Repairs + 'static {
     /// then stays. [`AssetError::CheckpointMissing`] if the bucket no longer has a checkpoint.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
-    /// Replaces the published checkpoint `old` by `new`, the same checkpoint with more signatures.
+    /// Replaces the published checkpoint `old` by `new`: the same bytes, and more signatures.
     /// Returns `false` and changes nothing if `old` is not the last checkpoint that this process
     /// published or read, or the back end cannot compare and replace in one step.
     ///

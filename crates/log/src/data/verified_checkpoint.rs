@@ -51,6 +51,11 @@ impl VerifiedCheckpoint {
         }
     }
 
+    /// Returns whether this is the `committed` checkpoint, possibly with cosignatures.
+    pub(crate) fn extends(&self, committed: &[u8]) -> bool {
+        self.note.starts_with(committed)
+    }
+
     pub(crate) fn published(&self) -> Published {
         Published {
             size: self.checkpoint.size,

@@ -222,7 +222,7 @@ impl Follower {
                     }
                     self.log.status.note_trouble(looked.trouble);
                     let published = self.published.as_ref();
-                    published.is_none_or(|published| published.note != self.committed)
+                    published.is_none_or(|published| !published.extends(&self.committed))
                 }
                 Err(fatal) if fatal.is_passing() => {
                     self.watch.note_failure();
@@ -297,7 +297,7 @@ impl Follower {
             return Ok(Looked { ended, trouble });
         }
         let published = self.published.as_ref();
-        let is_newest = published.is_some_and(|published| published.note == self.committed);
+        let is_newest = published.is_some_and(|published| published.extends(&self.committed));
         let ended = if is_newest || self.advance().await? {
             None
         } else {

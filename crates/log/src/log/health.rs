@@ -140,6 +140,9 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
     if log.config.scrub.is_some() {
         checks.push(log.status.scrub.check(log.config.clock.now_ms()));
     }
+    if log.config.witnesses.is_some() {
+        checks.push(log.status.witnesses.check());
+    }
     if log.config.instances.is_some() {
         checks.push(instances_check(log, is_running));
     }

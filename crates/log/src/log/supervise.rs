@@ -291,7 +291,7 @@ impl Shared {
     /// which clients have seen, so no read may come before.
     async fn show_recovered(&self, recovered: &Recovered) {
         let _not_over_a_newer_one = self.following.lock().await;
-        self.show(&Arc::new(recovered.tree.clone()), &recovered.committed);
+        self.show(&Arc::new(recovered.tree.clone()), &recovered.published);
         self.current.send_replace(true);
     }
 

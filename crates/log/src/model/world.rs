@@ -58,8 +58,8 @@ pub(super) struct World {
     instances: [Instance; 2],
     /// The time of the last round.
     time: u8,
-    /// A write of a checkpoint that may arrive after its process has ended: the former checkpoint
-    /// and the new checkpoint.
+    /// A write of a checkpoint that may arrive after its process has ended or has continued: the
+    /// former checkpoint and the new checkpoint.
     late: Option<(Option<Note>, Note)>,
     /// The largest tree that was ever published.
     seen: Tree,
@@ -98,7 +98,10 @@ pub(super) enum Action {
     /// The index reads an entry from its tile.
     Read(usize),
     Copy,
-    /// A write of an ended process arrives.
+    /// Adds cosignatures to the published checkpoint, which has the same tree and time. The write
+    /// may arrive later, because the next round does not wait for it.
+    Cosign(usize),
+    /// A delayed write arrives.
     Late,
     BackUp,
     /// Restores lock, data and index from the backup.
@@ -129,7 +132,8 @@ impl fmt::Display for Action {
             }
             Action::Read(i) => write!(f, "instance {i} reads an entry for its dedup index"),
             Action::Copy => write!(f, "the directory of instance 0 is copied for instance 1"),
-            Action::Late => write!(f, "a write of an ended process arrives"),
+            Action::Cosign(i) => write!(f, "instance {i} publishes cosignatures"),
+            Action::Late => write!(f, "a delayed write arrives"),
             Action::BackUp => write!(f, "a backup is created"),
             Action::RollBack => write!(f, "lock, data and index are restored from the backup"),
             Action::Forget => write!(f, "the signer's memory is restored from the backup"),
@@ -357,6 +361,13 @@ impl Bounds {
         if let Some(phase) = instance.next_step(self.protocol) {
             happens(Action::Step(i, phase), &|world| self.step(world, i, phase));
             return;
+        }
+        if self.protocol.in_bucket && world.late.is_none() {
+            happens(Action::Cosign(i), &|world| {
+                let published = world.instances[i].committed;
+                world.late = Some((Some(published), published));
+                true
+            });
         }
         if world.time == self.rounds {
             return;

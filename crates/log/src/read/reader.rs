@@ -32,6 +32,7 @@ use crate::status::metrics::ReadCounters;
 use crate::status::state::Published;
 
 /// The view of readers: a checkpoint, and the tree that the checkpoint signs.
+#[derive(Clone)]
 struct View {
     published: Arc<Published>,
     /// The rightmost tile of each level and of the data, if they are in memory.
@@ -113,7 +114,6 @@ impl Reader {
     /// Shows a checkpoint that another process has published to readers, if it is newer than the
     /// checkpoint that they see. Returns whether it is.
     pub(crate) fn show_ahead(&self, published: Published) -> bool {
-        let age = |published: &Published| (published.size, published.timestamp_ms);
         let is_newer = self.published().is_none_or(|seen| {
             // Following reports another tree of the same size.
             let is_fork = seen.size == published.size && seen.root != published.root;
@@ -126,6 +126,21 @@ impl Reader {
             self.note_growth();
         }
         is_newer
+    }
+
+    /// Shows the checkpoint `new` to readers that see `old`, the same checkpoint without some of
+    /// the signatures.
+    pub(crate) fn show_amended(&self, old: &Bytes, new: &Bytes) {
+        self.view.rcu(|view| {
+            let mut view = view.clone();
+            if let Some(seen) = &mut view
+                && seen.published.checkpoint == *old
+            {
+                let seen = Arc::make_mut(seen);
+                Arc::make_mut(&mut seen.published).checkpoint = new.clone();
+            }
+            view
+        });
     }
 
     fn note_growth(&self) {
@@ -330,9 +345,16 @@ impl View {
 
 /// Returns the view with the newer checkpoint; `view` if both are equally new.
 fn newer<'v>(view: Option<&'v Arc<View>>, ahead: Option<&'v Arc<View>>) -> Option<&'v Arc<View>> {
-    let age = |view: &&Arc<View>| (view.published.size, view.published.timestamp_ms);
     // Of equal elements, `max_by_key` returns the last.
-    ahead.into_iter().chain(view).max_by_key(age)
+    let views = ahead.into_iter().chain(view);
+    views.max_by_key(|view| age(&view.published))
+}
+
+/// Returns the order of published checkpoints. Of two notes with one tree head, the longer note has
+/// more cosignatures.
+fn age(published: &Published) -> (u64, u64, usize) {
+    let length = published.checkpoint.len();
+    (published.size, published.timestamp_ms, length)
 }
 
 /// Returns the right edge that the checkpoint signs, from its own tiles or from the tiles below.

@@ -35,6 +35,7 @@ use self::never_published::unless_indexed;
 use self::replay::replay;
 use crate::config::LogConfig;
 use crate::config::signer::Signer;
+use crate::data::cosignatures;
 use crate::data::tree::Tree;
 use crate::data::tree_head;
 use crate::data::verified_checkpoint::VerifiedCheckpoint;
@@ -59,6 +60,8 @@ pub(crate) struct Recovered {
     pub(crate) tree: Tree,
     /// The checkpoint exactly as it is in the lock.
     pub(crate) committed: Bytes,
+    /// The published checkpoint: `committed`, possibly with cosignatures.
+    pub(crate) published: Bytes,
     /// Number of entries of the tree before the first round of the journal.
     pub(crate) base: u64,
     /// Number of damaged files that were restored.
@@ -199,13 +202,21 @@ pub(crate) async fn recover(
     }
     tree.frontier = Frontier::from_right_edge(&tree.edge);
     tree.timestamp_ms = head.timestamp_ms;
-    if published.is_none_or(|published| published.note != head.note) {
-        let checkpoint = Asset::new("checkpoint", head.note.clone(), AssetKind::Checkpoint);
-        assets.publish(vec![checkpoint]).await?;
-    }
+    let policy = config.witnesses.as_ref().map(|it| &*it.policy);
+    let is_cosigned =
+        |it: &VerifiedCheckpoint| cosignatures::is_cosigned(policy, &head.note, &it.note);
+    let published = match published.filter(is_cosigned) {
+        Some(published) => published.note,
+        None => {
+            let checkpoint = Asset::new("checkpoint", head.note.clone(), AssetKind::Checkpoint);
+            assets.publish(vec![checkpoint]).await?;
+            head.note.clone()
+        }
+    };
     Ok(Recovered {
         tree,
         committed: head.note,
+        published,
         base,
         restored,
     })

@@ -39,6 +39,7 @@ use crate::data::tree::Tree;
 use crate::error::Fatal;
 use crate::index::log_index::is_silent;
 use crate::recovery::recover::Recovered;
+use crate::sequence::cosigning::Cosigning;
 use crate::sequence::phase::{Phase, Progress};
 use crate::sequence::term::Term;
 use crate::shared::Shared;
@@ -69,6 +70,7 @@ pub(crate) struct Sequencer {
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
     progress: Progress,
+    cosigning: Option<Cosigning>,
     /// The term of this leader; `None` if the log has only one instance.
     term: Option<Arc<Term>>,
 }
@@ -95,6 +97,7 @@ impl Sequencer {
             swept: recovered.base.saturating_sub(SWEEP_BACK),
             settling: None,
             progress: Progress::NONE,
+            cosigning: Cosigning::start(&log),
             term,
             log,
             session,
@@ -185,17 +188,28 @@ impl Sequencer {
     }
 
     /// Waits until the pool has an entry or the checkpoint becomes stale, and in any case until
-    /// `next`, unless the pool closes.
+    /// `next`, unless the pool closes. Publishes cosignatures in the meantime.
     async fn wait(&mut self, next: Instant) {
-        let stale = self.committed_at + self.log.config.rounds.max_checkpoint_age;
-        tokio::select! {
-            () = self.session.pool.arrival() => {}
-            () = self.log.status.beat_until(stale.max(next)) => {}
-            () = self.to_index.closed() => return,
-        }
-        tokio::select! {
-            () = self.log.status.beat_until(next) => {}
-            () = self.session.pool.closing() => {}
+        let (log, pool) = (&self.log, &self.session.pool);
+        let (to_index, cosigning) = (&self.to_index, &mut self.cosigning);
+        let stale = self.committed_at + log.config.rounds.max_checkpoint_age;
+        let waiting = async {
+            tokio::select! {
+                () = pool.arrival() => {}
+                () = log.status.beat_until(stale.max(next)) => {}
+                () = to_index.closed() => return,
+            }
+            tokio::select! {
+                () = log.status.beat_until(next) => {}
+                () = pool.closing() => {}
+            }
+        };
+        match cosigning {
+            None => waiting.await,
+            Some(cosigning) => tokio::select! {
+                () = waiting => {}
+                never = cosigning.collect() => match never {},
+            },
         }
     }
 

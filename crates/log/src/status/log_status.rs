@@ -14,6 +14,7 @@ use crate::status::metrics::LogMetrics;
 use crate::status::recent_stats::RecentStats;
 use crate::status::scrub_status::ScrubStatus;
 use crate::status::state::State;
+use crate::status::witness_status::WitnessStatus;
 
 /// Time between two heartbeats of a sequencer that waits.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -40,12 +41,14 @@ pub(crate) struct LogStatus {
     pub(crate) jumps: ClockJumps,
     pub(crate) recent: Mutex<RecentStats>,
     pub(crate) scrub: ScrubStatus,
+    pub(crate) witnesses: WitnessStatus,
 }
 
 impl LogStatus {
     /// Creates the status of a log that starts.
     pub(crate) fn new(config: Arc<LogConfig>, metrics: Arc<LogMetrics>) -> Self {
         LogStatus {
+            witnesses: WitnessStatus::new(config.witnesses.as_ref()),
             config,
             metrics,
             state: Mutex::new((State::Starting, Instant::now())),

@@ -6,14 +6,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use self::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
+use self::labels::{
+    FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels, WitnessLabels,
+    WitnessResultLabels,
+};
 use crate::config::lane::Lane;
 
 mod labels;
 mod of_log;
 mod removal;
 
-pub(crate) use self::of_log::{LaneMetrics, LogMetrics, ReadCounters};
+pub(crate) use self::of_log::{LaneMetrics, LogMetrics, ReadCounters, WitnessMetrics};
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
@@ -108,6 +111,21 @@ lucarne_metrics::metrics! {
         restored_files: Family<LogLabels, Counter> = (
             "restored_files",
             "Damaged files that the log restored from its own data; the damaged ones are kept"
+        );
+
+        witness_responses: Family<WitnessResultLabels, Counter> = (
+            "witness_responses",
+            "Requests for cosignatures by result: cosigned, outdated (after the next checkpoint), \
+             or the reason of the failure"
+        );
+        cosigned_timestamp: Family<WitnessLabels, Gauge> = (
+            "cosigned_timestamp",
+            "Unix time of the newest published cosignature of the witness",
+            Unit::Seconds
+        );
+        cosigned_quorum: Family<LogLabels, Gauge> = (
+            "cosigned_quorum",
+            "1 if the published cosignatures of the last checkpoint met the quorum of the policy"
         );
 
         scrub_read: Family<LogLabels, Counter> =
@@ -217,6 +235,12 @@ impl Metrics {
             headroom: self.headroom.get_or_create_owned(&label),
             neglected: self.neglected.get_or_create_owned(&label),
             read_cache: self.read_cache.get_or_create_owned(&label),
+            witnesses: WitnessMetrics {
+                log: log.into(),
+                responses: self.witness_responses.clone(),
+                cosigned: self.cosigned_timestamp.clone(),
+                quorum: self.cosigned_quorum.clone(),
+            },
             scrub_read: self.scrub_read.get_or_create_owned(&label),
             scrub_entries: self.scrub_entries.get_or_create_owned(&label),
             restored_files: self.restored_files.get_or_create_owned(&label),
@@ -238,8 +262,12 @@ mod tests {
             metrics.of(log).up.set(1);
             metrics.reads_of(log).edge.inc();
             drop(metrics.damaged_of(log));
+            let witnesses = metrics.of(log).witnesses;
+            witnesses.responded("A", "late");
+            witnesses.cosigned("A", 1);
+            witnesses.decided(true);
         }
-        metrics.forget("gone");
+        metrics.forget("gone", ["A".to_owned()]);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(!text.contains(r#"log="gone""#), "{text}");

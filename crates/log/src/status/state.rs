@@ -69,7 +69,7 @@ pub struct Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`, `checkpoint_age`, `clock`,
-    /// `roots`, `scrub`, `instances`, `dedup`, `answer`.
+    /// `roots`, `scrub`, `witnesses`, `instances`, `dedup`, `answer`.
     pub name: &'static str,
     /// `true` if the result is good.
     pub ok: bool,

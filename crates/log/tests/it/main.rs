@@ -14,3 +14,4 @@ mod refuse;
 mod restore;
 mod scrub;
 mod turn;
+mod witnesses;

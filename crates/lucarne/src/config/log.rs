@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use lucarne_ct::Policy;
-use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer};
+use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer, Witnesses};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
@@ -17,7 +17,7 @@ use super::root_sources::RootSources;
 use super::rounds::Rounds;
 use super::values::Prefix;
 use super::written::Written;
-use super::{accept, identity, keys, metadata, values};
+use super::{accept, identity, keys, metadata, values, witnesses};
 use crate::known::{KnownPlaces, Place};
 
 /// Settings of one log.
@@ -60,6 +60,8 @@ pub struct LogSettings {
     /// URLs of outside checkpoints. The log stops if one of these checkpoints has more entries than
     /// the log.
     pub known: Vec<Located<String>>,
+    /// Witnesses that cosign the checkpoints.
+    pub witnesses: Option<Witnesses>,
     /// Settings of this process as one of several instances.
     pub instances: Option<Located<InstanceSettings>>,
     /// Source of the current time.
@@ -118,6 +120,7 @@ impl LogSettings {
             rfc6962_reads: (self.rounds.rfc6962_reads).then(|| self.cache.value.join("leaves")),
             scrub: self.rounds.scrub.config(&self.cache.value),
             known: self.known_checkpoints(),
+            witnesses: self.witnesses.clone(),
             instances: (self.instances.as_ref()).map(|instances| instances.value.config()),
             clock: self.clock.clone(),
         }
@@ -156,6 +159,7 @@ struct Parts {
     known: Vec<Located<String>>,
     description: Option<String>,
     rounds: Rounds,
+    witnesses: Option<Witnesses>,
     roots: RootSources,
     policy: Policy,
     instances: Option<Located<InstanceSettings>>,
@@ -173,6 +177,7 @@ impl Parts {
         let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
         let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
         let rounds = Rounds::read(reader, place);
+        let witnesses = witnesses::read(reader);
         let roots = accept::roots(reader);
         let policy = accept::policy(reader);
         let instances = instances::read(reader, place, signer);
@@ -190,6 +195,7 @@ impl Parts {
             known,
             description,
             rounds,
+            witnesses,
             roots,
             policy,
             instances,
@@ -221,6 +227,7 @@ impl Parts {
             data: identity.data?,
             policy: self.policy,
             known: self.known,
+            witnesses: self.witnesses,
             instances: self.instances,
             clock: Clock::system(),
             written,

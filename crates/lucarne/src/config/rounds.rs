@@ -56,6 +56,11 @@ section! {
         Durations::within(Duration::from_millis(100), MINUTE).numbers(1)
         => sequencer.max_checkpoint_age;
 
+    /// A [policy](https://c2sp.org/tlog-policy) with witnesses: after each publication, the log
+    /// requests a cosignature from each witness with a URL, and publishes the checkpoint again with
+    /// the responses of the next 2 s. Rounds and SCTs do not wait for witnesses.
+    witnesses: Shape = Shape::Text, "none";
+
     /// Maximum size of the data that a log can write before a sync completes. If the disk does not
     /// complete a sync, submissions beyond this size get 503 with Retry-After. The log syncs after
     /// each eighth of this size; in a directory, also after 32 MiB and after 256 rounds.

@@ -73,4 +73,5 @@ mod two_machines;
 mod version;
 mod watch;
 mod witness;
+mod witnesses;
 mod wrong_lock;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::StatusCode;
+use http_body_util::LengthLimitError;
 
 use crate::shown::url_without_secrets;
 use crate::tls::{explain, tls_error};
@@ -41,6 +42,13 @@ pub enum ClientError {
     /// The response took too long.
     #[error("no response within {} s", .0.as_secs_f32())]
     Timeout(Duration),
+}
+
+impl ClientError {
+    /// Returns whether the response has more bytes than the limit.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Body { error, .. } if error.is::<LengthLimitError>())
+    }
 }
 
 /// Formats an error with its causes, because hyper's own text has no details.

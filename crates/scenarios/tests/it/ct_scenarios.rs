@@ -135,6 +135,7 @@ fn config(name: &str, address: SocketAddr, directory: &Path) -> LogConfig {
         rfc6962_reads: None,
         scrub: None,
         known: None,
+        witnesses: None,
         instances: None,
         clock: Clock::system(),
     }

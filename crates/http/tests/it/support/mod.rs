@@ -66,6 +66,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         rfc6962_reads: None,
         scrub: None,
         known: None,
+        witnesses: None,
         instances: None,
         clock: Clock::system(),
     }

@@ -69,8 +69,8 @@ pub(crate) async fn published_tree(
 }
 
 /// Returns `true` if the published file is not a checkpoint of this log because of flipped bits:
-/// the file differs in a few bytes from the checkpoint of the lock, or it has the name of this
-/// log's key and not more entries than the lock. A damaged file proves nothing. If the tiles
+/// the file begins like the checkpoint of the lock, except for a few bytes, or it has the name of
+/// this log's key and not more entries than the lock. A damaged file proves nothing. If the tiles
 /// confirm the checkpoint of the lock, that checkpoint is published in its place.
 pub(super) async fn is_damaged(
     head: &VerifiedCheckpoint,
@@ -81,7 +81,7 @@ pub(super) async fn is_damaged(
         return Ok(false);
     };
     let differing = std::iter::zip(&note, &head.note).filter(|(a, b)| a != b);
-    let nearly = note.len() == head.note.len() && differing.count() <= MOST_FLIPPED;
+    let nearly = note.len() >= head.note.len() && differing.count() <= MOST_FLIPPED;
     let verified = verify_checkpoint(&note, &config.origin, config.key.public_key_spki());
     let ours = matches!(
         verified,

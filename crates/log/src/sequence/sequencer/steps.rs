@@ -202,6 +202,9 @@ impl Sequencer {
             "checkpoint published"
         );
         self.show();
+        if let Some(cosigning) = &mut self.cosigning {
+            cosigning.propose(&self.tree, &self.committed);
+        }
         if let Some(term) = &self.term {
             term.published();
         }

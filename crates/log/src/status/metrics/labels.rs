@@ -20,6 +20,19 @@ pub(super) struct FromLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WitnessLabels {
+    pub(super) log: String,
+    pub(super) witness: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WitnessResultLabels {
+    pub(super) log: String,
+    pub(super) witness: String,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct LaneLabels {
     pub(super) log: String,
     pub(super) lane: &'static str,

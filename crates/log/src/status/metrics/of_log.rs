@@ -1,9 +1,11 @@
 //! The metrics of one log.
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+use super::labels::{LogLabels, WitnessLabels, WitnessResultLabels};
 use crate::config::lane::Lane;
 
 pub(crate) struct LogMetrics {
@@ -37,6 +39,7 @@ pub(crate) struct LogMetrics {
     pub(crate) headroom: Gauge,
     pub(crate) neglected: Counter,
     pub(crate) read_cache: Gauge,
+    pub(crate) witnesses: WitnessMetrics,
     pub(crate) scrub_read: Counter,
     pub(crate) scrub_entries: Gauge,
     pub(crate) restored_files: Counter,
@@ -60,6 +63,43 @@ impl LogMetrics {
         raise(&self.syncs, stats.syncs());
         raise(&self.journal_bytes, stats.journal_bytes());
         raise(&self.published_bytes, stats.published_bytes());
+    }
+}
+
+/// The metrics of the witnesses of one log. A metric exists from its first value on.
+pub(crate) struct WitnessMetrics {
+    pub(super) log: String,
+    pub(super) responses: Family<WitnessResultLabels, Counter>,
+    pub(super) cosigned: Family<WitnessLabels, Gauge>,
+    pub(super) quorum: Family<LogLabels, Gauge>,
+}
+
+impl WitnessMetrics {
+    /// Counts a request to a witness.
+    pub(crate) fn responded(&self, witness: &str, result: &'static str) {
+        let (log, witness) = (self.log.clone(), witness.to_owned());
+        let label = WitnessResultLabels {
+            log,
+            witness,
+            result,
+        };
+        self.responses.get_or_create(&label).inc();
+    }
+
+    /// Records the time of a published cosignature, in seconds since 1970.
+    pub(crate) fn cosigned(&self, witness: &str, time: u64) {
+        let (log, witness) = (self.log.clone(), witness.to_owned());
+        let gauge = self
+            .cosigned
+            .get_or_create_owned(&WitnessLabels { log, witness });
+        gauge.set(i64::try_from(time).unwrap_or(i64::MAX));
+    }
+
+    /// Records whether the quorum was met.
+    pub(crate) fn decided(&self, met: bool) {
+        let log = self.log.clone();
+        let gauge = self.quorum.get_or_create_owned(&LogLabels { log });
+        gauge.set(i64::from(met));
     }
 }
 

@@ -1,12 +1,15 @@
 //! Removal of the metrics of a log that this process no longer has.
 
 use super::Metrics;
-use super::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
+use super::labels::{
+    FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels, WitnessLabels,
+    WitnessResultLabels,
+};
 use crate::config::lane::Lane;
 
 impl Metrics {
-    /// Removes the metrics of a log that this process no longer has.
-    pub fn forget(&self, log: &str) {
+    /// Removes the metrics of a log that this process no longer has, and of its witnesses.
+    pub fn forget(&self, log: &str, witnesses: impl IntoIterator<Item = String>) {
         let label = LogLabels { log: log.into() };
         for gauge in [
             &self.tree_size,
@@ -22,6 +25,7 @@ impl Metrics {
             &self.damaged_files,
             &self.scrub_entries,
             &self.scrub_ended,
+            &self.cosigned_quorum,
         ] {
             gauge.remove(&label);
         }
@@ -42,6 +46,34 @@ impl Metrics {
         self.submission_seconds.remove(&label);
         self.round_entries.remove(&label);
         self.forget_parts(log);
+        for witness in witnesses {
+            self.forget_witness(log, &witness);
+        }
+    }
+
+    fn forget_witness(&self, log: &str, witness: &str) {
+        for result in [
+            "cosigned",
+            "outdated",
+            "late",
+            "oversized",
+            "unreachable",
+            "refused",
+            "conflict",
+            "duplicate",
+            "invalid",
+            "unproven",
+        ] {
+            self.witness_responses.remove(&WitnessResultLabels {
+                log: log.into(),
+                witness: witness.into(),
+                result,
+            });
+        }
+        self.cosigned_timestamp.remove(&WitnessLabels {
+            log: log.into(),
+            witness: witness.into(),
+        });
     }
 
     /// Removes the metrics of a log that have a second label.

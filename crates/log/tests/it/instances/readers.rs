@@ -11,6 +11,7 @@ use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 
 use super::{Instance, Switchboard, leader, submitted, three};
 use crate::fixture::{Submission, World, audit};
+use crate::witnesses::{self, Two};
 
 /// Returns the newest tile of a level of a tree.
 fn newest_tile(level: Level, size: u64) -> Tile {
@@ -117,4 +118,26 @@ async fn a_store_that_does_not_respond_is_no_404() {
     world.assets.heal();
     let read = log.tile(Tile::new(Level::Data, 0, 1).unwrap()).await;
     assert!(read.unwrap().is_some());
+}
+
+/// The leader publishes cosignatures without a change of the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_has_the_cosignatures_that_the_leader_has_shown() {
+    let two = Two::honest();
+    let world = witnesses::with(&["good"], &two).await;
+    let (leader, followers) = stale_followers(&world).await;
+    Submission::number(0).to(&leader.log).await.unwrap();
+    witnesses::cosigned(&world).await;
+    let shown = leader.log.newest_published().await.unwrap();
+    let age = |it: &lucarne_log::Published| (it.size, it.timestamp_ms, it.checkpoint.len());
+    for follower in &followers {
+        let newest = follower.log.newest_published().await.unwrap();
+        assert!(age(&newest) >= age(&shown), "{newest:?} after {shown:?}");
+    }
+    // Only the leader requests cosignatures, and none of the instances reports a problem.
+    let leaders: Vec<_> = two.requests("good");
+    assert!(!leaders.is_empty());
+    for instance in followers.iter().chain([&leader]) {
+        assert_eq!(instance.log.witnesses()[0].problem, None);
+    }
 }

@@ -39,8 +39,6 @@ struct State {
     conditional: Option<bool>,
     /// The version that was read or put last; `None` if it must be read.
     last: Option<Version>,
-    /// The same checkpoint with more signatures, if it is unknown whether its put succeeded.
-    amended: Option<Bytes>,
 }
 
 /// A checkpoint, or its absence, with the store's identifier of the version.
@@ -58,6 +56,16 @@ impl Version {
     }
 }
 
+impl Version {
+    /// Returns whether this is the same checkpoint, possibly with more signatures.
+    fn extends(&self, last: &Version) -> bool {
+        match (&self.bytes, &last.bytes) {
+            (Some(found), Some(last)) => found.starts_with(last),
+            (found, last) => found == last,
+        }
+    }
+}
+
 impl State {
     /// Records the version that this process put.
     fn replaced(&mut self, new: Bytes, version: UpdateVersion) {
@@ -66,15 +74,13 @@ impl State {
         self.conditional = self.conditional.map(|conditional| conditional && named);
         let bytes = Some(new);
         self.last = Some(Version { bytes, version });
-        self.amended = None;
     }
 }
 
 impl Published {
     /// Starts a recovery: the next version that is read becomes the current version.
     pub(super) async fn forget(&self) {
-        let mut state = self.0.lock().await;
-        (state.last, state.amended) = (None, None);
+        self.0.lock().await.last = None;
     }
 }
 
@@ -105,8 +111,7 @@ impl ObjectAssets {
             Some(last) => self.still(last, &new).await?,
             None => self.read_checkpoint().await?,
         };
-        let amended = state.amended.clone();
-        let version = self.put_after(last, amended, &new, conditional).await?;
+        let version = self.put_after(last, &new, conditional).await?;
         state.replaced(new, version);
         Ok(())
     }
@@ -120,13 +125,10 @@ impl ObjectAssets {
             .last
             .as_ref()
             .filter(|last| last.bytes.as_ref() == Some(old));
-        let is_known = state.conditional == Some(true) && state.amended.is_none();
-        let Some(last) = last.filter(|_| is_known) else {
+        let Some(last) = last.filter(|_| state.conditional == Some(true)) else {
             return Ok(false);
         };
         let mode = last.mode();
-        // The put may arrive even if the future is dropped.
-        state.amended = Some(new.clone());
         match self.try_put(mode, &new).await? {
             Ok(version) => state.replaced(new, version),
             Err(error) if failure::is_lost(&error) => {
@@ -157,12 +159,12 @@ impl ObjectAssets {
         Ok(put.await?.map(Into::into))
     }
 
-    /// Puts the checkpoint after the `last` version, or after the `amended` one, and returns the new
-    /// version.
+    /// Puts the checkpoint after the `last` version, and returns the new version. Signatures may
+    /// have been added to the last version since: by this process, whose put was then lost or
+    /// dropped, or by the former leader.
     async fn put_after(
         &self,
         mut last: Version,
-        amended: Option<Bytes>,
         new: &Bytes,
         conditional: bool,
     ) -> Result<UpdateVersion, AssetError> {
@@ -184,8 +186,7 @@ impl ObjectAssets {
             if found.bytes.as_ref() == Some(new) {
                 return Ok(found.version);
             }
-            let is_ours = amended.is_some() && found.bytes == amended;
-            if found.bytes != last.bytes && !is_ours {
+            if !found.extends(&last) {
                 return Err(self.replaced(&found));
             }
             refusals += 1;
