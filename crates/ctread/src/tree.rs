@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use crate::{Problem, ReadError, Source, tile};
 
@@ -15,21 +16,15 @@ const KEPT: usize = 1024;
 
 /// Hashes of one tile.
 pub type TileHashes = Arc<[Hash]>;
+/// Hashes of a full tile, once they are verified.
+type Kept = Arc<OnceCell<TileHashes>>;
 
-/// The verified part of a tree, for any number of concurrent readers.
-#[derive(Debug)]
+/// The verified part of a tree, for any number of concurrent readers. A tile that several of them
+/// need at the same time is read once: the first reader must be polled until it has the tile.
+#[derive(Debug, Default)]
 pub struct VerifiedTree {
     edge: Mutex<Arc<RightEdge>>,
-    kept: Mutex<HashMap<(u8, u64), TileHashes>>,
-}
-
-impl Default for VerifiedTree {
-    fn default() -> Self {
-        Self {
-            edge: Mutex::new(Arc::new(RightEdge::new())),
-            kept: Mutex::default(),
-        }
-    }
+    kept: Mutex<HashMap<(u8, u64), Kept>>,
 }
 
 impl VerifiedTree {
@@ -51,7 +46,8 @@ impl VerifiedTree {
         let leaves = [old.partial(0), leaves].concat();
         let (full, _) = leaves.as_chunks::<{ TILE_WIDTH as usize }>();
         for (index, hashes) in (old.size() / TILE_WIDTH..).zip(full) {
-            self.keep((0, index), Arc::from(*hashes));
+            // A reader that is reading the tile stores the same hashes.
+            let _ = self.place(0, index).set(Arc::from(*hashes));
         }
         self.advance(grown);
     }
@@ -68,27 +64,28 @@ impl VerifiedTree {
         index: u64,
     ) -> Result<TileHashes, ReadError> {
         let edge = self.edge();
-        if let Some(hashes) = self.at_hand(&edge, level, index) {
-            return Ok(hashes);
-        }
         // Goes up to a verified tile, then down again, and verifies each tile with its parent.
-        let mut missing = vec![full(level, index)?];
-        let mut above = loop {
-            let lowest = missing[missing.len() - 1];
-            let (level, index) = (height(lowest) + 1, lowest.index() / TILE_WIDTH);
-            match self.at_hand(&edge, level, index) {
-                Some(hashes) => break hashes,
-                None => missing.push(full(level, index)?),
-            }
-        };
+        let (mut missing, mut above) = (Vec::new(), self.at_hand(&edge, level, index));
+        while above.is_none() {
+            let (level, index) = (level + missing.len() as u8, index >> (8 * missing.len()));
+            let tile = Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16);
+            let path = || format!("tile/{level}/{index}");
+            missing.push(tile.ok_or_else(|| ReadError::new(path(), Problem::Beyond))?);
+            above = self.at_hand(&edge, level + 1, index / TILE_WIDTH);
+        }
+        let mut above = above.unwrap_or_default();
         while let Some(tile) = missing.pop() {
-            let bytes = tile::tile(source, tile).await?;
-            let expected = above.get((tile.index() % TILE_WIDTH) as usize).copied();
-            if expected.is_none() || tile_root(&bytes) != expected {
-                return Err(ReadError::of(tile, Problem::Hashes));
-            }
-            above = tile::hashes(&bytes).into();
-            self.keep((height(tile), tile.index()), Arc::clone(&above));
+            let read = async {
+                let bytes = tile::tile(source, tile).await?;
+                let expected = above.get((tile.index() % TILE_WIDTH) as usize).copied();
+                if expected.is_none() || tile_root(&bytes) != expected {
+                    return Err(ReadError::of(tile, Problem::Hashes));
+                }
+                Ok(tile::hashes(&bytes).into())
+            };
+            let kept = self.place(height(tile), tile.index());
+            let verified = kept.get_or_try_init(|| read).await.cloned();
+            above = verified?;
         }
         Ok(above)
     }
@@ -110,21 +107,21 @@ impl VerifiedTree {
         edge_of(size, &tiles).map(|edge| edge.root())
     }
 
-    /// Stores a full tile with verified hashes.
-    fn keep(&self, place: (u8, u64), hashes: TileHashes) {
+    /// Returns the place of a full tile.
+    fn place(&self, level: u8, index: u64) -> Kept {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             // Any tile can be dropped: a tile is fetched again when needed.
             let victim = kept.keys().next().copied();
             victim.map(|victim| kept.remove(&victim));
         }
-        kept.insert(place, hashes);
+        Arc::clone(kept.entry((level, index)).or_default())
     }
 
     fn at_hand(&self, edge: &RightEdge, level: u8, index: u64) -> Option<TileHashes> {
         match Tile::rightmost_partial(Level::Hashes(level), edge.size()) {
             Some(tile) if tile.index() == index => Some(edge.partial(level).into()),
-            _ => self.kept.lock().get(&(level, index)).cloned(),
+            _ => self.kept.lock().get(&(level, index))?.get().cloned(),
         }
     }
 }
@@ -155,9 +152,4 @@ fn height(tile: Tile) -> u8 {
         Level::Hashes(level) => level,
         Level::Data => 0,
     }
-}
-
-fn full(level: u8, index: u64) -> Result<Tile, ReadError> {
-    let tile = Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16);
-    tile.ok_or_else(|| ReadError::new(format!("tile/{level}/{index}"), Problem::Beyond))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef};
 use lucarne_ctread::{
     Problem, ReadError, Source, SourceError, TileContent, VerifiedTree, issuer, load_edge, tile,
@@ -19,11 +20,16 @@ struct Files {
     files: Mutex<HashMap<String, Vec<u8>>>,
     /// Whether the source refuses requests for missing files.
     refuses: bool,
+    /// The files that were read.
+    reads: Mutex<Vec<String>>,
 }
 
 #[async_trait]
 impl Source for Files {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
+        self.reads.lock().push(path.to_owned());
+        // Another reader continues, as during a request.
+        tokio::task::yield_now().await;
         match self.files.lock().get(path).cloned() {
             None if self.refuses => Err(SourceError::Refused(Arc::new(std::fmt::Error))),
             file => Ok(file.map(Bytes::from)),
@@ -178,4 +184,20 @@ async fn an_issuer_has_the_fingerprint_of_its_name() {
     assert!(matches!(wrong.problem, Problem::Issuer(_)));
     files.put(&path, b"issuer".to_vec());
     assert_eq!(issuer(&files, fingerprint).await.unwrap(), "issuer");
+}
+
+#[tokio::test]
+async fn readers_share_the_read_of_a_tile_that_they_all_need() {
+    let files = Files::default();
+    files.grow(70_000);
+    let tree = tree(&files, 70_000).await;
+    files.reads.lock().clear();
+    let tiles = (0..8).map(|index| tree.hashes(&files, 0, index));
+    join_all(tiles)
+        .await
+        .into_iter()
+        .for_each(|read| drop(read.unwrap()));
+    let reads = files.reads.lock();
+    let parents = reads.iter().filter(|path| *path == "tile/1/000");
+    assert_eq!((parents.count(), reads.len()), (1, 9), "{reads:?}");
 }

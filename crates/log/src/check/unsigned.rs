@@ -25,6 +25,7 @@ use moka::sync::Cache;
 use parking_lot::Mutex;
 
 pub(crate) use self::completion::{OnlyMention, is_damaged_form};
+use crate::read::single_flight::SingleFlight;
 
 /// Bytes of issuers kept during a check.
 const ISSUER_BYTES: u64 = 32 << 20;
@@ -194,6 +195,8 @@ pub(crate) struct Chains {
     /// The validators, by the fingerprint of their root.
     validators: Cache<Fingerprint, Arc<Validator>>,
     issuers: Cache<Fingerprint, Bytes>,
+    /// The issuers that are being read. Tiles that are checked concurrently name the same issuers.
+    reads: SingleFlight<Fingerprint, Option<Bytes>>,
     /// The issuers that were looked up, and whether each exists.
     known: Mutex<HashMap<Fingerprint, bool>>,
     /// Number of missing issuers that were looked up under other names.
@@ -220,6 +223,7 @@ impl Chains {
                 .max_capacity(ISSUER_BYTES)
                 .weigher(weight)
                 .build(),
+            reads: SingleFlight::default(),
             known: Mutex::default(),
             searches: AtomicU32::new(0),
         }
@@ -229,10 +233,13 @@ impl Chains {
     pub(crate) async fn issuers(&self, of: impl IntoIterator<Item = Fingerprint>) -> Issuers {
         let mut issuers = Issuers::new();
         for fingerprint in of {
-            let kept = self.issuers.get(&fingerprint);
-            let der = match kept {
-                Some(der) => Some(der),
-                None => issuer(&*self.files, &fingerprint).await,
+            let der = match self.issuers.get(&fingerprint) {
+                None => {
+                    let files = self.files.clone();
+                    let read = async move { issuer(&*files, &fingerprint).await };
+                    self.reads.join(fingerprint, read).await
+                }
+                kept => kept,
             };
             if let Some(der) = der {
                 self.issuers.insert(fingerprint, der.clone());
@@ -431,10 +438,34 @@ fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use futures_util::future::join;
     use lucarne_ct::{Entry, SignedEntry, TileLeaf};
+    use lucarne_ctread::SourceError;
     use lucarne_mint::testing::Pki;
 
     use super::*;
+
+    /// A source of one issuer that counts its reads.
+    struct OneIssuer(AtomicU32);
+
+    #[async_trait]
+    impl Source for OneIssuer {
+        async fn read(&self, _path: &str) -> Result<Option<Bytes>, SourceError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(Some(Bytes::from_static(b"issuer")))
+        }
+    }
+
+    #[tokio::test]
+    async fn concurrent_checks_read_an_issuer_once() {
+        let (files, of) = (Arc::new(OneIssuer(0.into())), Fingerprint::of(b"issuer"));
+        let chains = Chains::of(files.clone());
+        let (one, two) = join(chains.issuers([of]), chains.issuers([of])).await;
+        assert_eq!((one.len(), two.len()), (1, 1));
+        assert_eq!(files.0.load(Ordering::Relaxed), 1);
+    }
 
     /// Returns an entry with an RSA precertificate, and the offset of the NULL parameters beside
     /// the signature. The issuer of the entry cannot be read, so no signature is verified.
