@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use lucarne_load::Failure;
 use lucarne_load::http::{Client, Request, Response, kind};
-use lucarne_mint::now_ms;
 
 use crate::retry_after::retry_after;
 
@@ -79,8 +78,7 @@ impl Attempts {
     async fn again_after_response(&self, response: &Response) -> bool {
         match (self.retries, response.status) {
             (Retries::OfMonitor, 429 | 503) => {
-                let required = retry_after(response.headers.get("retry-after"), now_ms());
-                let pause = required.unwrap_or(PUT_OFF).max(PAUSE);
+                let pause = retry_after(response).unwrap_or(PUT_OFF).max(PAUSE);
                 Instant::now() + pause < self.end && self.again_in(pause).await
             }
             // The target is starting.

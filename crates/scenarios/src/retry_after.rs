@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lucarne_load::http::Response;
+use lucarne_mint::now_ms;
 
 /// Longest plausible wait.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -18,8 +20,12 @@ pub(crate) enum RetryAfterError {
     Invalid(String),
 }
 
-/// Parses the wait that a response with status 429 or 503 requests.
-pub(crate) fn retry_after(header: Option<&str>, now_ms: u64) -> Result<Duration, RetryAfterError> {
+/// Returns the wait that a response with status 429 or 503 requests.
+pub(crate) fn retry_after(response: &Response) -> Result<Duration, RetryAfterError> {
+    parse(response.headers.get("retry-after"), now_ms())
+}
+
+fn parse(header: Option<&str>, now_ms: u64) -> Result<Duration, RetryAfterError> {
     let text = header.ok_or(RetryAfterError::Missing)?;
     let wait = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         text.parse().ok().map(Duration::from_secs)
@@ -49,7 +55,7 @@ mod tests {
     #[test]
     fn seconds_dates_and_nonsense() {
         let now = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
-        let wait = |text| retry_after(Some(text), now);
+        let wait = |text| parse(Some(text), now);
         assert_eq!(wait("0"), Ok(Duration::ZERO));
         assert_eq!(wait("120"), Ok(Duration::from_secs(120)));
         assert_eq!(
@@ -70,7 +76,7 @@ mod tests {
         for text in ["999999", "Sat, 06 Nov 2094 08:49:37 GMT"] {
             assert_eq!(wait(text), Err(RetryAfterError::TooLong(text.into())));
         }
-        assert_eq!(retry_after(None, now), Err(RetryAfterError::Missing));
+        assert_eq!(parse(None, now), Err(RetryAfterError::Missing));
         assert_eq!(
             wait("soon").unwrap_err().to_string(),
             "Retry-After: soon is neither a number of seconds nor an HTTP date"

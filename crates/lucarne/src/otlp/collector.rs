@@ -107,7 +107,8 @@ impl Collector {
             if response.status.is_success() {
                 return Ok(response.body);
             }
-            let pause = response.retry_after.unwrap_or_else(|| backoff(retries));
+            let requested = response.retry_after.unwrap_or_default();
+            let pause = backoff(retries).max(requested);
             let may_retry = is_temporary(response.status) && retries < RETRIES;
             if !may_retry || !self.waited(pause.min(MAX_PAUSE)).await {
                 return Err(format!("the status is {}", response.status));
@@ -116,8 +117,7 @@ impl Collector {
         }
     }
 
-    /// Waits for the collector's Retry-After, or the pause before a retry. Returns `false` if the
-    /// exporter stops.
+    /// Waits before a retry. Returns `false` if the exporter stops.
     async fn waited(&mut self, pause: Duration) -> bool {
         tokio::select! {
             biased;
@@ -138,8 +138,8 @@ fn is_temporary(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the pause before a retry for which the collector has requested no pause. A part of the
-/// pause is random, so that several servers do not retry at the same time.
+/// Returns the shortest pause before a retry. A part of the pause is random, so that several
+/// servers do not retry at the same time.
 fn backoff(retries: u32) -> Duration {
     let half = FIRST_PAUSE * 2_u32.pow(retries) / 2;
     let mut random = [0];

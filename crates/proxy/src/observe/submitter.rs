@@ -89,9 +89,7 @@ impl Submitter {
                     (outcome, None)
                 }
                 Attempt::Again(why, after) => {
-                    let wait = after
-                        .unwrap_or(pause)
-                        .clamp(FIRST_PAUSE, LONGEST_RETRY_AFTER);
+                    let wait = after.unwrap_or_default().clamp(pause, LONGEST_RETRY_AFTER);
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     let outcome = if attempts + 1 < ATTEMPTS {
                         Submission::Waiting(Some(why))

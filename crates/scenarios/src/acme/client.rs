@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::Method;
 use lucarne_load::http::{Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Tags};
-use lucarne_mint::now_ms;
 
 use super::account::Account;
 use super::directory::{Directory, path};
@@ -185,8 +184,7 @@ impl AcmeClient {
         let problem = Problem::read(response).ok();
         let is = |name| problem.as_ref().is_some_and(|problem| problem.is(name));
         if response.status == 429 || is("rateLimited") {
-            let header = response.headers.get("retry-after");
-            return Answer::Limited(retry_after(header, now_ms()).ok());
+            return Answer::Limited(retry_after(response).ok());
         }
         match (is("badNonce"), right) {
             (true, _) => Answer::BadNonce,
@@ -298,14 +296,15 @@ impl AcmeClient {
 
     /// Returns the wait before the first poll: zero, unless the server requests a wait.
     pub(super) fn first_look(&self, response: &Response) -> Duration {
-        let said = retry_after(response.headers.get("retry-after"), now_ms());
-        said.unwrap_or_default()
+        retry_after(response).unwrap_or_default()
     }
 
     /// Returns the wait before the next poll of an unfinished object (RFC 8555, section 7.5.1).
     pub(super) fn next_look(&self, response: &Response) -> Duration {
-        let said = retry_after(response.headers.get("retry-after"), now_ms());
-        said.unwrap_or(self.shared.options.poll.0)
+        match retry_after(response) {
+            Ok(wait) if !wait.is_zero() => wait,
+            _ => self.shared.options.poll.0,
+        }
     }
 }
 

@@ -10,14 +10,14 @@ use super::step::Step;
 #[derive(Debug, Default)]
 pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
-/// Delay if a response with a rate limit has no valid `Retry-After`.
+/// Delay if a response with a rate limit has no valid `Retry-After`, or the wait zero.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 impl RateLimits {
-    /// Delays all requests of this step for `wait`, which the server requested; `None` means
-    /// [`UNTOLD`].
+    /// Delays all requests of this step for `wait`, which the server requested; `None` and zero
+    /// mean [`UNTOLD`].
     pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
-        let until = Instant::now() + wait.unwrap_or(UNTOLD);
+        let until = Instant::now() + wait.filter(|wait| !wait.is_zero()).unwrap_or(UNTOLD);
         let mut closed = self.0[step as usize].lock();
         *closed = (*closed).max(Some(until));
     }
@@ -53,6 +53,9 @@ mod tests {
         let order = limits.pass(Step::NewOrder, iteration);
         assert!(order.now_or_never().is_none());
         let begin = Instant::now();
+        limits.close(Step::Finalize, Some(Duration::ZERO));
+        let finalize = limits.pass(Step::Finalize, iteration);
+        assert!(finalize.now_or_never().is_none());
         limits.close(Step::NewNonce, Some(short));
         limits.pass(Step::NewNonce, iteration).await;
         assert!(begin.elapsed() >= short);

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::fmt;
 
-use lucarne_load::{Failure, Recorder, Tags};
+use lucarne_load::{Failure, Iteration, Recorder, Tags};
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
@@ -137,6 +137,13 @@ impl Finding {
     pub(crate) fn new(check: &'static str, detail: impl fmt::Display) -> Self {
         let detail = detail.to_string();
         Self { check, detail }
+    }
+
+    /// Records the failed check, which fails the iteration.
+    pub(super) fn fail(self, tags: Tags, iteration: &mut Iteration) {
+        let recorder = iteration.recorder();
+        recorder.check(tags, self.check, Err(&self.detail));
+        iteration.fail(self.into());
     }
 }
 

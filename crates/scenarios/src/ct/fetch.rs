@@ -7,7 +7,6 @@ use bytes::Bytes;
 use lucarne_ctread::{Problem, ReadError, Source, SourceError, cut, file, stored};
 use lucarne_load::Failure;
 use lucarne_load::http::{Request, Response};
-use lucarne_mint::now_ms;
 use lucarne_tlog::Tile;
 
 use super::checks::{self, Finding};
@@ -60,7 +59,7 @@ pub enum Unreachable {
 impl Unreachable {
     /// Returns the reason for a response whose status postpones the request for `path`.
     pub(crate) fn of_status(path: &str, response: &Response) -> Self {
-        let retry_after = retry_after(response.headers.get("retry-after"), now_ms()).ok();
+        let retry_after = retry_after(response).ok();
         Unreachable::Status {
             path: path.to_owned(),
             status: response.status,

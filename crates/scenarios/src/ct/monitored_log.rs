@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_ctread::{Source, VerifiedTree};
-use lucarne_load::{Note, PrepareError, Recorder, Stop};
+use lucarne_load::{Failure, Iteration, Note, PrepareError, Recorder, Stop};
 use lucarne_mint::now_ms;
 use lucarne_tlog::Hash;
 use parking_lot::Mutex;
@@ -105,6 +105,22 @@ impl<L: AsRef<MonitoredLog>> OpenedLogs<L> {
     /// Returns all logs; an empty slice before [`open`](Self::open).
     pub(super) fn all(&self) -> &[L] {
         self.0.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the log of an iteration, and the session of the user with this log. Fails the
+    /// iteration before [`open`](Self::open).
+    pub(super) fn of_iteration<'l, S>(
+        &'l self,
+        sessions: &'l mut [S],
+        iteration: &mut Iteration,
+    ) -> Option<(&'l L, &'l mut S)> {
+        let number = (iteration.number() % self.all().len().max(1) as u64) as usize;
+        let opened = self.all().get(number).zip(sessions.get_mut(number));
+        if opened.is_none() {
+            let failure = Failure::new("not_prepared", "the scenario was not prepared");
+            iteration.fail(failure);
+        }
+        opened
     }
 
     /// Returns the monitored part of each log.

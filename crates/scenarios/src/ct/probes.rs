@@ -9,7 +9,7 @@ use http::Method;
 use lucarne_ct::{Certificate, EntryKind};
 use lucarne_load::http::{Body, Client, Request, Response};
 use lucarne_load::{Failure, Stop};
-use lucarne_mint::{Authority, CaOptions, KeyType, MintError, Time, now_ms};
+use lucarne_mint::{Authority, CaOptions, KeyType, MintError, Time};
 use parking_lot::Mutex;
 
 use super::authorities::{Authorities, probe_leaf};
@@ -178,8 +178,8 @@ impl Probes {
                 content_type(probe, &response, sink);
                 return outcome;
             }
-            let wait = retry_after(response.headers.get("retry-after"), now_ms());
-            let wait = wait.unwrap_or(LONGEST / 10).min(LONGEST);
+            let wait = retry_after(&response);
+            let wait = wait.unwrap_or_default().clamp(LONGEST / 10, LONGEST);
             if Instant::now() + wait > until {
                 response.exchange.outcome.map_err(ProbeError::Undecided)?;
                 return Err(ProbeError::Throttled(response.status));

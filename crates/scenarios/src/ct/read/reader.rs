@@ -20,7 +20,6 @@ use crate::ct::outage::Outage;
 use crate::ct::write::writer::THROTTLED;
 use crate::ct::{headers, http_fetcher};
 use crate::random::Random;
-use crate::retry_after::retry_after;
 
 /// A user that reads logs.
 pub(super) struct Reader {
@@ -81,20 +80,9 @@ impl Reader {
 impl VirtualUser for Reader {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
-        let count = scenario.logs.all().len().max(1) as u64;
-        let number = (iteration.number() % count) as usize;
         let kind = self.kind();
-        let Some((log, session)) = scenario
-            .logs
-            .all()
-            .get(number)
-            .zip(self.sessions.get_mut(number))
-        else {
-            return iteration.fail(Failure::new(
-                "not_prepared",
-                "the scenario was not prepared",
-            ));
-        };
+        let opened = scenario.logs.of_iteration(&mut self.sessions, iteration);
+        let Some((log, session)) = opened else { return };
         let mut read = ReadIteration {
             log,
             accept: scenario.options.compression.accept(),
@@ -454,17 +442,8 @@ impl<'a> ReadIteration<'a> {
         self.iteration.request(self.throttled, &response.exchange);
         let recorder = self.iteration.recorder();
         recorder.rate(self.tags, THROTTLED, true);
-        let wait = retry_after(response.headers.get("retry-after"), now_ms());
-        self.backoff = Some(Backoff::Throttled(wait.as_ref().ok().copied()));
-        match wait {
-            Ok(_) => recorder.passed(self.throttled, checks::RETRY_AFTER),
-            Err(problem) => {
-                let detail = format!("status {}: {problem}", response.status);
-                recorder.check(self.throttled, checks::RETRY_AFTER, Err(detail.clone()));
-                self.iteration
-                    .fail(Failure::new(checks::RETRY_AFTER, detail));
-            }
-        }
+        let backoff = Backoff::throttled(self.throttled, response, self.iteration);
+        self.backoff = Some(backoff);
     }
 }
 

@@ -17,7 +17,6 @@ use crate::ct::outage::Outage;
 use crate::ct::sct::excerpt;
 use crate::ct::{Submission, VerifiedSct, timestamp_sane};
 use crate::random::Random;
-use crate::retry_after::retry_after;
 
 /// A user that submits to logs.
 pub(super) struct Writer {
@@ -80,17 +79,8 @@ impl Writer {
 impl VirtualUser for Writer {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let scenario = Arc::clone(&self.scenario);
-        let count = scenario.logs.all().len().max(1) as u64;
-        let number = (iteration.number() % count) as usize;
-        let (Some(log), Some(session)) = (
-            scenario.logs.all().get(number),
-            self.sessions.get_mut(number),
-        ) else {
-            return iteration.fail(Failure::new(
-                "not_prepared",
-                "the scenario was not prepared",
-            ));
-        };
+        let opened = scenario.logs.of_iteration(&mut self.sessions, iteration);
+        let Some((log, session)) = opened else { return };
         let pending = match session.pending.take() {
             Some(pending) => pending,
             None if !scenario.goal.claim() => {
@@ -209,8 +199,12 @@ impl LogSession {
                 self.pending = Some(pending);
                 iteration.request(self.throttled, &response.exchange);
                 iteration.recorder().rate(tags, ACCEPTED, false);
-                let wait = throttled(self.throttled, &response, iteration);
-                Some(Backoff::Throttled(wait))
+                let backoff = Backoff::throttled(self.throttled, &response, iteration);
+                if let Backoff::Throttled(Some(wait)) = backoff {
+                    let recorder = iteration.recorder();
+                    recorder.trend(self.throttled, "ct_retry_after", wait);
+                }
+                Some(backoff)
             }
             status => {
                 self.written = Some(false);
@@ -233,28 +227,6 @@ fn away(outage: &Outage, status: u16) -> bool {
     outage.expected() && matches!(status, 502..=504)
 }
 
-fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
-    let recorder = iteration.recorder();
-    recorder.check(tags, finding.check, Err(finding.detail.clone()));
-    iteration.fail(finding.into());
-}
-
-/// Returns the wait that the log requests; `None` if it states no valid wait.
-fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Option<Duration> {
-    match retry_after(response.headers.get("retry-after"), now_ms()) {
-        Ok(wait) => {
-            iteration.recorder().passed(tags, checks::RETRY_AFTER);
-            iteration.recorder().trend(tags, "ct_retry_after", wait);
-            Some(wait)
-        }
-        Err(problem) => {
-            let detail = format!("status {}: {problem}", response.status);
-            found(Finding::new(checks::RETRY_AFTER, detail), tags, iteration);
-            None
-        }
-    }
-}
-
 /// Judges a response with status 200. Returns whether the response is a valid SCT.
 fn judge(
     log: &Log,
@@ -272,7 +244,7 @@ fn judge(
     let verified = match verified {
         Ok(verified) => verified,
         Err(wrong) => {
-            found(wrong.into(), tags, iteration);
+            Finding::from(wrong).fail(tags, iteration);
             return false;
         }
     };
@@ -303,7 +275,7 @@ fn judge(
             recorder.passed(tags, checks::SCT_TIMESTAMP);
             recorder.passed(tags, check);
         }
-        Err(finding) => found(finding, tags, iteration),
+        Err(finding) => finding.fail(tags, iteration),
     }
     true
 }
