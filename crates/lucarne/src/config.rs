@@ -22,7 +22,6 @@ mod nested;
 mod otlp;
 mod place;
 mod published;
-mod read_limits;
 mod root_sources;
 mod rounds;
 pub(crate) mod schema;
@@ -170,19 +169,18 @@ impl Config {
             .get(&keys::top::KEYS.defaults)
             .and_then(|node| defaults(node, report));
         let mut logs = logs(&top, defaults, (directory, place), report);
-        let operator = metadata::operator(&top, directory, report);
-        for log in &mut logs {
-            log.metadata.operator.clone_from(&operator);
-        }
-        let mut http = server::http(&top, directory, report);
-        http.reads = read_limits::limits(&top, directory, report);
-        let tls = server::tls(&top, directory, report);
-        let otlp = otlp::read(&top, directory, report);
         let witness = witness::read(&top, directory, &logs, report);
         let mut of_process = keys::top::TABLE.keys();
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
         let mut reader = Reader::new(top, "", directory, report);
+        let operator = metadata::operator(&mut reader);
+        for log in &mut logs {
+            log.metadata.operator.clone_from(&operator);
+        }
+        let http = server::http(&mut reader);
+        let tls = server::tls(&mut reader);
+        let otlp = otlp::read(&mut reader);
         let listen = reader.list(&keys::top::KEYS.listen, values::listen);
         if top.get(&keys::top::KEYS.listen).is_none() {
             reader.problem(

@@ -38,7 +38,7 @@ pub mod values;
 
 pub use key::{About, AnyKey, Key};
 pub use keys::{nearest, unknown};
-pub use report::{Finding, Report, Severity};
+pub use report::{Finding, Report, Severity, flag_of};
 pub use section::{Located, Reader, Section, join};
 pub use section_macro::{Field, default_of};
 pub use table::Table;

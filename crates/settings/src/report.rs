@@ -191,8 +191,7 @@ impl Finding {
         let name = self.key.rsplit('.').next().unwrap_or_default();
         let index = self.line.take().and_then(|line| line.checked_sub(1));
         let at = index.and_then(|index| flags.get(index));
-        let of_key = || flags.iter().find(|(_, key)| *key == name);
-        if let Some((flag, _)) = at.or_else(of_key) {
+        if let Some(flag) = at.map_or_else(|| flag_of(flags, name), |(flag, _)| Some(*flag)) {
             self.key = format!("--{flag}");
         }
         // A message may begin with a value.
@@ -206,6 +205,12 @@ impl Finding {
         }
         self.message.push_str(&rest);
     }
+}
+
+/// Returns the first flag of a key.
+pub fn flag_of<'f>(flags: &[(&'f str, &str)], key: &str) -> Option<&'f str> {
+    let flag = flags.iter().find(|(_, of)| *of == key);
+    flag.map(|(flag, _)| *flag)
 }
 
 impl fmt::Display for Finding {

@@ -79,16 +79,6 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
     text_with(deserializer, values::duration)
 }
 
-/// Parses an optional duration; the field needs `#[serde(default)]`.
-///
-/// # Errors
-/// If the value is not a duration.
-pub fn optional_duration<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
 /// Parses any type with `FromStr`, for `#[serde(deserialize_with = …)]`. Command line flags accept
 /// the same texts.
 ///

@@ -134,12 +134,6 @@ pub fn decimal(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, ValueError
     }
 }
 
-/// Returns a parser of whole milliseconds from `least` to `most`.
-pub fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, ValueError> {
-    let number = number(least, most, "milliseconds");
-    move |text| number(text).map(Duration::from_millis)
-}
-
 /// Parses a date such as `2026-01-31`.
 pub fn date(text: &str) -> Result<Date, ValueError> {
     if text.len() == 10
@@ -209,20 +203,6 @@ pub fn length(text: &str) -> Result<Duration, ValueError> {
     match duration(text)? {
         Duration::ZERO => Err(ValueError::NoTime),
         duration => Ok(duration),
-    }
-}
-
-/// Returns a parser of durations in this range.
-pub fn duration_within(
-    bounds: RangeInclusive<Duration>,
-) -> impl Fn(&str) -> Result<Duration, ValueError> {
-    move |text| {
-        let duration = duration(text)?;
-        if bounds.contains(&duration) {
-            Ok(duration)
-        } else {
-            Err(ValueError::NotBetween(bounds.clone()))
-        }
     }
 }
 

@@ -107,8 +107,10 @@ pub(super) fn bucket_of(key: &str) -> Option<&'static str> {
 
 /// Returns the flag for a key of the configuration file, for messages.
 pub(super) fn flag_of(key: &str) -> String {
-    let flag = FLAGS.iter().find(|(_, name)| *name == key);
-    format!("--{}", flag.map_or(key, |(flag, _)| flag))
+    format!(
+        "--{}",
+        lucarne_settings::flag_of(&FLAGS, key).unwrap_or(key)
+    )
 }
 
 const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \

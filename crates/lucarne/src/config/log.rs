@@ -9,7 +9,6 @@ use lucarne_log::{Clock, KnownCheckpoints, LogConfig, Metadata, Signer, Witnesse
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
-use super::identity::Identity;
 use super::instances::{self, InstanceSettings};
 use super::keys::identity::KEYS;
 use super::place::DataPlace;
@@ -142,97 +141,55 @@ pub(super) fn read(
     let section = section.or(defaults);
     let written = Written::of(&section, &keys::LOG.keys());
     let mut reader = Reader::new(section, &path, directory, report);
-    let parts = Parts::read(&mut reader, place);
+    let reader = &mut reader;
+    let identity = identity::read(reader, place);
+    let inception = reader.read(&KEYS.inception);
+    let known = reader.list(&KEYS.known_checkpoints, values::checkpoint_url);
+    let description = reader.text(&KEYS.description);
+    let description = description.map(|text| text.value.to_owned());
+    let data = identity.data.as_ref().map(|data| &data.value);
+    let signer = identity.key.as_ref().map(|key| &key.value);
+    let rounds = Rounds::read(reader, data);
+    let witnesses = witnesses::read(reader);
+    let roots = accept::roots(reader);
+    let policy = accept::policy(reader);
+    let instances = instances::read(reader, data, signer);
+    let prefixes = [&identity.submission, &identity.monitoring];
+    let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
+    let likely = metadata::likely_use(&roots, &policy, &prefixes);
+    let metadata = metadata::read(reader, likely, inception.as_ref());
     let who = Claimant {
         index,
         path: &path,
         line: node.line,
     };
-    parts.identity.claim(who, claims, report);
-    parts.settings(node.line, written)
-}
-
-/// The values of a log's keys, before they are known to be complete.
-struct Parts {
-    identity: Identity,
-    inception: Option<Located<Date>>,
-    known: Vec<Located<String>>,
-    description: Option<String>,
-    rounds: Rounds,
-    witnesses: Option<Witnesses>,
-    roots: RootSources,
-    policy: Policy,
-    instances: Option<Located<InstanceSettings>>,
-    metadata: Metadata,
-}
-
-impl Parts {
-    fn read(reader: &mut Reader<'_, '_>, place: Option<&DataPlace>) -> Self {
-        let identity = identity::read(reader, place);
-        let inception = reader.read(&KEYS.inception);
-        let known = reader.list(&KEYS.known_checkpoints, values::checkpoint_url);
-        let description = reader
-            .text(&KEYS.description)
-            .map(|text| text.value.to_owned());
-        let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
-        let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
-        let rounds = Rounds::read(reader, place);
-        let witnesses = witnesses::read(reader);
-        let roots = accept::roots(reader);
-        let policy = accept::policy(reader);
-        let instances = instances::read(reader, place, signer);
-        let prefixes = [&identity.submission, &identity.monitoring];
-        let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
-        let likely = metadata::likely_use(&roots, &policy, &prefixes);
-        let mut metadata = metadata::read(reader, likely);
-        if let Some(inception) = &inception {
-            let midnight = || values::time(&inception.value.to_string()).ok();
-            metadata.active_since = metadata.active_since.or_else(midnight);
-        }
-        Parts {
-            identity,
-            inception,
-            known,
-            description,
-            rounds,
-            witnesses,
-            roots,
-            policy,
-            instances,
-            metadata,
-        }
-    }
-
-    /// Returns the settings with their defaults, or `None` if an essential part is missing.
-    fn settings(self, line: usize, written: Written) -> Option<LogSettings> {
-        let identity = self.identity;
-        let submission = identity.submission?;
-        let origin = submission.value.origin().to_owned();
-        Some(LogSettings {
-            line: (line > 0).then_some(line),
-            shortname: identity.shortname?,
-            description: self.description.unwrap_or_else(|| origin.clone()),
-            metadata: self.metadata,
-            inception: self.inception,
-            origin,
-            submission,
-            monitoring: identity.monitoring?,
-            also_at: None,
-            key: identity.key?.value,
-            secret: identity.secret,
-            credentials: identity.credentials,
-            cache: identity.cache?,
-            roots: self.roots,
-            rounds: self.rounds,
-            data: identity.data?,
-            policy: self.policy,
-            known: self.known,
-            witnesses: self.witnesses,
-            instances: self.instances,
-            clock: Clock::system(),
-            written,
-        })
-    }
+    identity.claim(who, claims, report);
+    let submission = identity.submission?;
+    let origin = submission.value.origin().to_owned();
+    Some(LogSettings {
+        line: (node.line > 0).then_some(node.line),
+        shortname: identity.shortname?,
+        description: description.unwrap_or_else(|| origin.clone()),
+        metadata,
+        inception,
+        origin,
+        submission,
+        monitoring: identity.monitoring?,
+        also_at: None,
+        key: identity.key?.value,
+        secret: identity.secret,
+        credentials: identity.credentials,
+        cache: identity.cache?,
+        roots,
+        rounds,
+        data: identity.data?,
+        policy,
+        known,
+        witnesses,
+        instances,
+        clock: Clock::system(),
+        written,
+    })
 }
 
 /// Returns the log's short name, or else its index, for messages.

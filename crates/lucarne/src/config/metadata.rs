@@ -1,11 +1,10 @@
 //! Metadata of a log in `log.v3.json`.
 
-use std::path::Path;
-
+use jiff::civil::Date;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_log::{IntendedUse, Metadata, Operator, PlannedChange, RateLimit};
 use lucarne_settings::form::Shape;
-use lucarne_settings::{Key, Node, Reader, Report, Section, Value};
+use lucarne_settings::{Key, Located, Node, Reader, Value};
 
 use super::keys;
 use super::keys::metadata::{own, planned_change, rate_limit as limits, shared};
@@ -13,11 +12,17 @@ use super::keys::operator;
 use super::root_sources::RootSources;
 use super::values::{self, Prefix};
 
-/// Reads the metadata. The default of the intended use is `likely`.
-pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata {
+/// Reads the metadata. The default of the intended use is `likely`, and the log is active from the
+/// midnight of its inception.
+pub(super) fn read(
+    reader: &mut Reader<'_, '_>,
+    likely: IntendedUse,
+    inception: Option<&Located<Date>>,
+) -> Metadata {
+    let midnight = || values::time(&inception?.value.to_string()).ok();
     Metadata {
         intended_use: reader.get(&shared::KEYS.intended_use).unwrap_or(likely),
-        active_since: reader.get(&own::KEYS.status_timestamp),
+        active_since: reader.get(&own::KEYS.status_timestamp).or_else(midnight),
         planned_changes: planned_changes(reader),
         submission_rate_limit: rate_limit(reader, &shared::KEYS.submission_rate_limit),
         monitoring_rate_limit: rate_limit(reader, &shared::KEYS.monitoring_rate_limit),
@@ -27,17 +32,12 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
 }
 
 /// Reads `operator`, which applies to all logs.
-pub(super) fn operator(
-    top: &Section<'_>,
-    directory: &Path,
-    report: &mut Report,
-) -> Option<Operator> {
+pub(super) fn operator(top: &mut Reader<'_, '_>) -> Option<Operator> {
     use operator::KEYS;
 
-    let key = keys::top::KEYS.operator.name();
-    let node = top.get(key)?;
-    let section = keys::open(node, key, &operator::TABLE, report)?;
-    let mut reader = Reader::new(section, key, directory, report);
+    let key = &keys::top::KEYS.operator;
+    let line = top.line(key);
+    let mut reader = keys::inside(top, key, &operator::TABLE)?;
     let name = reader.parse(&KEYS.name, |name| match name.trim() {
         "" => Err("is empty"),
         name => Ok(name.to_owned()),
@@ -45,9 +45,9 @@ pub(super) fn operator(
     let name = reader.required(&KEYS.name, name, "Example Trust Services");
     let emails = reader.values(&KEYS.emails, values::email);
     let logs_elsewhere = reader.values(&KEYS.logs, values::metadata_url);
-    if section.get(&KEYS.emails).is_none_or(is_empty_list) {
+    if reader.node(&KEYS.emails).is_none_or(is_empty_list) {
         let message = "is missing; for example `emails: [ct@example.com]`";
-        reader.problem(Some(node.line), &KEYS.emails, message);
+        reader.problem(line, &KEYS.emails, message);
     }
     Some(Operator {
         name: name?.value,

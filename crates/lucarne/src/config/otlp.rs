@@ -1,13 +1,14 @@
 //! The key `otlp`: export of traces and metrics.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use lucarne_settings::form::Durations;
-use lucarne_settings::values::ValueError;
-use lucarne_settings::{Located, Reader, Report, Section, Value, join};
+use lucarne_settings::form::{Durations, Shape};
+use lucarne_settings::values::{ValueError, parsed};
+use lucarne_settings::{Key, Located, Reader, Value};
 use url::Url;
 
 use super::keys::otlp::{KEYS, TABLE, header};
@@ -35,11 +36,6 @@ pub struct OtlpSettings {
     pub metrics_interval: Option<Duration>,
 }
 
-impl OtlpSettings {
-    const SERVICE_NAME: &str = "lucarne";
-    const INTERVAL: Duration = Duration::from_secs(60);
-}
-
 /// Returns the files with the values of header fields, with the keys that name them.
 pub(super) fn private_files(settings: &Option<OtlpSettings>) -> Vec<(String, Located<PathBuf>)> {
     let settings = settings.as_ref();
@@ -47,16 +43,10 @@ pub(super) fn private_files(settings: &Option<OtlpSettings>) -> Vec<(String, Loc
 }
 
 /// Reads `otlp`.
-pub(super) fn read(
-    top: &Section<'_>,
-    directory: &Path,
-    report: &mut Report,
-) -> Option<OtlpSettings> {
-    let node = top.get(&top::KEYS.otlp)?;
-    let section = keys::open(node, top::KEYS.otlp.name(), &TABLE, report)?;
+pub(super) fn read(top: &mut Reader<'_, '_>) -> Option<OtlpSettings> {
+    let mut reader = keys::inside(top, &top::KEYS.otlp, &TABLE)?;
     let mut private_files = Vec::new();
-    let headers = headers(&section, directory, &mut private_files, report);
-    let mut reader = Reader::new(section, top::KEYS.otlp.name(), directory, report);
+    let headers = headers(&mut reader, &mut private_files);
     let endpoint = reader.parse(&KEYS.endpoint, endpoint);
     let endpoint = reader.required(&KEYS.endpoint, endpoint, "http://localhost:4318");
     if let Some(url) = &endpoint
@@ -66,19 +56,27 @@ pub(super) fn read(
         let message = "has no TLS: an eavesdropper can read the values of `headers`; use `https`";
         reader.warning(url.line, &KEYS.endpoint, message);
     }
-    let service_name = reader
-        .text(&KEYS.service_name)
-        .map(|name| name.value.to_owned());
-    let sampling_ratio = reader.value(&KEYS.sampling_ratio, ratio);
-    let metrics_interval = reader.value(&KEYS.metrics_interval, interval);
+    let service_name = with_default(&mut reader, &KEYS.service_name, parsed::<String>);
+    let sampling_ratio = with_default(&mut reader, &KEYS.sampling_ratio, ratio);
+    let metrics_interval = with_default(&mut reader, &KEYS.metrics_interval, interval);
     Some(OtlpSettings {
         endpoint: endpoint?.value,
         headers,
         private_files,
-        service_name: service_name.unwrap_or_else(|| OtlpSettings::SERVICE_NAME.to_owned()),
-        sampling_ratio: sampling_ratio.unwrap_or(1.0),
-        metrics_interval: metrics_interval.unwrap_or(Some(OtlpSettings::INTERVAL)),
+        service_name: service_name?,
+        sampling_ratio: sampling_ratio?,
+        metrics_interval: metrics_interval?,
     })
+}
+
+/// Reads a key, or parses its documented default.
+fn with_default<T, E: Display>(
+    reader: &mut Reader<'_, '_>,
+    key: &Key<Shape>,
+    parser: fn(&str) -> Result<T, E>,
+) -> Option<T> {
+    let value = reader.value(key, parser);
+    value.or_else(|| parser(&key.about.default()).ok())
 }
 
 /// Parses the URL of the collector.
@@ -112,26 +110,22 @@ fn interval(text: &str) -> Result<Option<Duration>, ValueError> {
 
 /// Reads the list of `headers`. Adds the files with their values to `private_files`.
 fn headers(
-    section: &Section<'_>,
-    directory: &Path,
+    settings: &mut Reader<'_, '_>,
     private_files: &mut Vec<(String, Located<PathBuf>)>,
-    report: &mut Report,
 ) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let Some(node) = section.get(&KEYS.headers) else {
+    let Some(node) = settings.node(&KEYS.headers) else {
         return headers;
     };
-    let path = join(top::KEYS.otlp.name(), KEYS.headers.name());
     let Value::List(nodes) = &node.value else {
         let message = "must be a list: one `- name: …` with its `value` for each header field";
-        report.problem(Some(node.line), path, message);
+        settings.problem(Some(node.line), &KEYS.headers, message);
         return headers;
     };
     for (index, node) in nodes.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        let section = keys::open(node, &path, &header::TABLE, report);
-        let Some(section) = section else { continue };
-        let mut reader = Reader::new(section, path, directory, report);
+        let key = format!("{}[{index}]", KEYS.headers.name());
+        let entry = keys::entry(settings, &key, node, &header::TABLE);
+        let Some(mut reader) = entry else { continue };
         let name = reader.parse(&header::KEYS.name, |text| {
             HeaderName::try_from(text).map_err(|_| "is not the name of a header field")
         });
@@ -190,16 +184,21 @@ fn is_no_path(error: &SecretError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lucarne_settings::form::Shape;
-    use lucarne_settings::{Key, tree};
+    use std::path::Path;
+
+    use lucarne_settings::{Node, Report, tree};
 
     use super::*;
+
+    fn reader<'t, 'r>(root: &'t Node, report: &'r mut Report) -> Reader<'t, 'r> {
+        let top = keys::open(root, "", &top::TABLE, report).unwrap();
+        Reader::new(top, "", Path::new("/none"), report)
+    }
 
     fn parsed(yaml: &str) -> (Option<OtlpSettings>, String) {
         let root = tree::parse(yaml).unwrap();
         let mut report = Report::on(None);
-        let top = keys::open(&root, "", &keys::top::TABLE, &mut report).unwrap();
-        let settings = read(&top, Path::new("/none"), &mut report);
+        let settings = read(&mut reader(&root, &mut report));
         (settings, report.problem_lines().join("\n"))
     }
 
@@ -209,14 +208,9 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!(problems, "");
         assert_eq!(settings.endpoint, "http://localhost:4318");
-        let default = |key: &Key<Shape>| key.about.plain_default();
-        assert_eq!(settings.service_name, default(&KEYS.service_name));
-        assert_eq!(
-            Ok(settings.sampling_ratio),
-            ratio(&default(&KEYS.sampling_ratio))
-        );
-        let interval = interval(&default(&KEYS.metrics_interval));
-        assert_eq!(Ok(settings.metrics_interval), interval);
+        assert_eq!(settings.service_name, "lucarne");
+        assert_eq!(settings.sampling_ratio, 1.0);
+        assert_eq!(settings.metrics_interval, Some(Duration::from_secs(60)));
     }
 
     #[test]
@@ -265,8 +259,7 @@ mod tests {
             );
             let root = tree::parse(&yaml).unwrap();
             let mut report = Report::on(None);
-            let top = keys::open(&root, "", &keys::top::TABLE, &mut report).unwrap();
-            assert!(read(&top, Path::new("/none"), &mut report).is_some());
+            assert!(read(&mut reader(&root, &mut report)).is_some());
             assert_eq!(report.warnings().len(), warnings, "{endpoint}");
         }
     }

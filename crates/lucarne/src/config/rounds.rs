@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lucarne_log::{NoWindow, RoundConfig, ScrubWindow};
-use lucarne_settings::form::{Boolean, Count, Durations, Form, One, Parsed, Shape, Sizes};
+use lucarne_settings::form::{Boolean, Count, Durations, One, Parsed, Shape, Sizes};
 use lucarne_settings::values::ValueError;
 use lucarne_settings::{Reader, section};
 
 use super::keys::{self, SUNLIGHT};
 use super::place::DataPlace;
-use super::scrub::{Extents, Scrub};
+use super::scrub::{self, Extent, Scrub};
 
 /// Settings of a log's rounds, caches and scrub.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ section! {
     /// Maximum number of entries that wait for a round; above this number, 503 with Retry-After. 0
     /// means no limit, as in Sunlight.
     #[beside(SUNLIGHT)]
-    poolsize: PoolSizes = PoolSizes => sequencer.pool_size;
+    poolsize: One<u64, ValueError> = POOL_SIZES => sequencer.pool_size;
 
     /// Age of notBefore up to which a certificate without SCTs is fresh. Fresh entries come first;
     /// see [limits.md](limits.md).
@@ -83,10 +83,10 @@ section! {
     /// Rate at which the [scrubber](#scrubber) reads all files, in MB/s or kB/s of stored bytes;
     /// each request counts as 4096 additional bytes. `sample` verifies random tiles, and `off`
     /// disables the scrubber.
-    scrub: Extents = Extents => scrub.extent;
+    scrub: One<Extent, &'static str> = scrub::EXTENTS => scrub.extent;
 
     /// Time of the day, UTC, in which the scrub runs: `22:00-06:00`.
-    scrubwindow: One<ScrubWindow, NoWindow> = One(Shape::Text, str::parse), "all day"
+    scrubwindow: One<ScrubWindow, NoWindow> = One::new(str::parse), "all day"
         => scrub.window;
 }
 
@@ -165,28 +165,16 @@ impl Rounds {
     }
 }
 
-/// The form of `poolsize`: a number of entries. As in Sunlight, 0 means no limit.
-#[derive(Clone, Copy)]
-pub(crate) struct PoolSizes;
-
+/// Numbers of entries.
 const ENTRIES: Count = Count::within(0, 10_000_000, "entries");
-const UNLIMITED: u64 = u32::MAX as u64;
+const POOL_SIZES: One<u64, ValueError> = One::new(pool_size)
+    .shaped(Shape::Number(ENTRIES.least, ENTRIES.most))
+    .shown(u64::to_string);
 
-impl Form for PoolSizes {
-    fn shape(&self) -> Shape {
-        ENTRIES.shape()
-    }
-}
-
-impl Parsed for PoolSizes {
-    type Value = u64;
-
-    fn parse(&self, text: &str) -> Result<u64, ValueError> {
-        let entries = ENTRIES.parse(text)?;
-        Ok(if entries == 0 { UNLIMITED } else { entries })
-    }
-
-    fn show(&self, entries: &u64) -> String {
-        entries.to_string()
-    }
+/// Parses the size of a pool. As in Sunlight, 0 means no limit.
+fn pool_size(text: &str) -> Result<u64, ValueError> {
+    Ok(match ENTRIES.parse(text)? {
+        0 => u32::MAX.into(),
+        entries => entries,
+    })
 }

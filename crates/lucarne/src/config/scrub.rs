@@ -4,8 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use lucarne_log::{ScrubConfig, ScrubWindow};
-use lucarne_settings::form::{Form, Parsed, Shape};
-use lucarne_settings::values::ValueError;
+use lucarne_settings::form::One;
 
 /// Default rate for a directory, in bytes per second. A pass over a terabyte takes two days, and
 /// leaves a hard disk enough time for other requests.
@@ -65,30 +64,11 @@ impl Scrub {
 }
 
 /// The form of `scrub`.
-#[derive(Clone, Copy)]
-pub(crate) struct Extents;
-
-impl Form for Extents {
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
-}
-
-impl Parsed for Extents {
-    type Value = Extent;
-
-    fn parse(&self, text: &str) -> Result<Extent, ValueError> {
-        extent(text).map_err(|why| ValueError::Other(why.to_owned()))
-    }
-
-    fn show(&self, value: &Extent) -> String {
-        match value {
-            Extent::None => "`off`".to_owned(),
-            Extent::Sample => "`sample`".to_owned(),
-            Extent::All(rate) => format!("{}MB/s", rate.get() as f64 / 1e6),
-        }
-    }
-}
+pub(super) const EXTENTS: One<Extent, &str> = One::new(extent).shown(|extent| match extent {
+    Extent::None => "`off`".to_owned(),
+    Extent::Sample => "`sample`".to_owned(),
+    Extent::All(rate) => format!("{}MB/s", rate.get() as f64 / 1e6),
+});
 
 /// Text for an invalid rate.
 const NO_RATE: &str = "must be a rate such as 20MB/s or 500kB/s, `sample` or `off`";

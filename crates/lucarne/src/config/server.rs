@@ -1,11 +1,12 @@
-//! The keys `tls` and `http`.
+//! The keys `tls`, `http` and `read_limits`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use lucarne_http::Limits;
-use lucarne_settings::{Located, Reader, Report, Section};
+use lucarne_http::{Limits, ReadLimits};
+use lucarne_settings::{Located, Reader, Value};
 
-use super::keys;
+use super::keys::read_limits::Rates;
+use super::keys::{self, top::KEYS};
 
 /// Files of the TLS certificate and key, reread after changes.
 #[derive(Clone, Debug)]
@@ -16,14 +17,15 @@ pub struct TlsFiles {
     pub key: Located<PathBuf>,
 }
 
-pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
-    let mut limits = Limits::default();
-    let section = top.get(&keys::top::KEYS.http);
-    let section = section.and_then(|node| keys::open(node, "http", &keys::http::TABLE, report));
-    let Some(section) = section else {
+/// Reads `http` and `read_limits`.
+pub(super) fn http(top: &mut Reader<'_, '_>) -> Limits {
+    let mut limits = Limits {
+        reads: read_limits(top),
+        ..Limits::default()
+    };
+    let Some(mut reader) = keys::inside(top, &KEYS.http, &keys::http::TABLE) else {
         return limits;
     };
-    let mut reader = Reader::new(section, "http", directory, report);
     keys::http::read(&mut reader, &mut limits);
     // Each limit must allow at least one body with its request head.
     let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
@@ -38,11 +40,23 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
     limits
 }
 
+/// Reads `read_limits`: `off`, or the differences from the defaults.
+fn read_limits(top: &mut Reader<'_, '_>) -> Option<ReadLimits> {
+    let mut rates = Rates::default();
+    if let Some(node) = top.node(&KEYS.read_limits) {
+        if matches!(&node.value, Value::Scalar(text) if text == "off") {
+            return None;
+        }
+        let mut reader = keys::inside(top, &KEYS.read_limits, &keys::read_limits::TABLE)?;
+        keys::read_limits::read(&mut reader, &mut rates);
+    }
+    Some(rates.into())
+}
+
 /// Reads `tls`, and checks that certificate and key match.
-pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
-    let node = top.get(&keys::top::KEYS.tls)?;
-    let section = keys::open(node, "tls", &keys::tls::TABLE, report)?;
-    let mut reader = Reader::new(section, "tls", directory, report);
+pub(super) fn tls(top: &mut Reader<'_, '_>) -> Option<TlsFiles> {
+    let line = top.line(&KEYS.tls);
+    let mut reader = keys::inside(top, &KEYS.tls, &keys::tls::TABLE)?;
     let certificate = reader.path(&keys::tls::KEYS.certificate);
     let certificate = reader.required(&keys::tls::KEYS.certificate, certificate, "fullchain.pem");
     let key = reader.path(&keys::tls::KEYS.key);
@@ -52,7 +66,7 @@ pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> O
         key: key?,
     };
     if let Err(error) = crate::tls::load(&files.certificate.value, &files.key.value) {
-        reader.problem(Some(node.line), "", format!("{error:#}"));
+        reader.problem(line, "", format!("{error:#}"));
     }
     Some(files)
 }

@@ -180,11 +180,9 @@ fn derived(key: &str, log: &LogSettings) -> Option<String> {
     }
 }
 
-/// Returns the word that `key` parses to `value`.
-fn word_of<F: Parsed<Value: PartialEq>>(key: &Key<F>, value: &F::Value) -> Option<String> {
-    let words = key.form.words().into_iter();
-    let mut meant = words.filter(|word| key.parse(word).is_ok_and(|found| found == *value));
-    meant.next().map(str::to_owned)
+/// Returns the word of a value.
+fn word_of<F: Parsed>(key: &Key<F>, value: &F::Value) -> Option<String> {
+    Some(key.form.show(value).replace('`', ""))
 }
 
 /// Returns the effective default. `default` is a value, two values (the second for a bucket), or

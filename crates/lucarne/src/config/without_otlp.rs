@@ -1,8 +1,8 @@
 //! Stand-in for the key `otlp`, which this build refuses.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use lucarne_settings::{Located, Report, Section};
+use lucarne_settings::{Located, Reader};
 
 use super::keys::top::KEYS;
 
@@ -16,14 +16,10 @@ pub(super) fn private_files(_settings: &Option<OtlpSettings>) -> Vec<(String, Lo
 }
 
 /// Refuses `otlp`.
-pub(super) fn read(
-    top: &Section<'_>,
-    _directory: &Path,
-    report: &mut Report,
-) -> Option<OtlpSettings> {
-    if let Some(node) = top.get(&KEYS.otlp) {
+pub(super) fn read(top: &mut Reader<'_, '_>) -> Option<OtlpSettings> {
+    if let Some(node) = top.node(&KEYS.otlp) {
         let message = "is not supported by this build of lucarne, which has no feature `otlp`";
-        report.problem(Some(node.line), KEYS.otlp.name(), message);
+        top.problem(Some(node.line), &KEYS.otlp, message);
     }
     None
 }

@@ -8,8 +8,35 @@ use crate::key::Key;
 use crate::section::Reader;
 use crate::values::ValueError;
 
-/// A single value of this shape, and its parser.
-pub struct One<T, E>(pub Shape, pub fn(&str) -> Result<T, E>);
+/// A single value, and its parser.
+pub struct One<T, E> {
+    shape: Shape,
+    parse: fn(&str) -> Result<T, E>,
+    show: fn(&T) -> String,
+}
+
+impl<T, E> One<T, E> {
+    /// Creates the form of texts that `parse` parses.
+    pub const fn new(parse: fn(&str) -> Result<T, E>) -> Self {
+        One {
+            shape: Shape::Text,
+            parse,
+            show: |_| String::new(),
+        }
+    }
+
+    /// Returns the form with this shape.
+    pub const fn shaped(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// Returns the form with this function, which formats a value as Markdown.
+    pub const fn shown(mut self, show: fn(&T) -> String) -> Self {
+        self.show = show;
+        self
+    }
+}
 
 /// A list of texts, or a single text, and the parser of each.
 pub struct Each<T, E>(pub fn(&str) -> Result<T, E>);
@@ -24,7 +51,7 @@ impl<T, E> Copy for One<T, E> {}
 
 impl<T: 'static, E: 'static> Form for One<T, E> {
     fn shape(&self) -> Shape {
-        self.0
+        self.shape
     }
 }
 
@@ -32,7 +59,11 @@ impl<T: 'static, E: Display + 'static> Parsed for One<T, E> {
     type Value = T;
 
     fn parse(&self, text: &str) -> Result<T, ValueError> {
-        (self.1)(text).map_err(|why| ValueError::Other(why.to_string()))
+        (self.parse)(text).map_err(|why| ValueError::Other(why.to_string()))
+    }
+
+    fn show(&self, value: &T) -> String {
+        (self.show)(value)
     }
 }
 

@@ -49,22 +49,18 @@ impl Flags {
             Some((name, url)) => [scalar(name), scalar(url)],
             None => [Value::Unset, Value::Unset],
         };
-        log.add("origin", "shortname", Some(name));
-        log.add("origin", "submissionprefix", Some(url));
-        log.add("private-key", "secret", Some(self.key(report)));
+        log.add("shortname", Some(name));
+        log.add("submissionprefix", Some(url));
+        log.add("secret", Some(self.key(report)));
         if bucket.is_none() {
-            log.add(
-                "storage-dir",
-                "localdirectory",
-                Some(self.directory(report)),
-            );
+            log.add("localdirectory", Some(self.directory(report)));
         }
-        log.text("cache", "cache", self.cache.as_deref());
+        log.text("cache", self.cache.as_deref());
         self.add_roots(&mut log, report);
         self.add_policy(&mut log, report);
         self.add_rounds(&mut log, report);
         let mut top = self.process(report);
-        top.add("", "logs", Some(Value::List(vec![log.node()])));
+        top.add("logs", Some(Value::List(vec![log.node()])));
         let config = Config::of_tree(&top.node(), Path::new(""), bucket.as_ref(), report);
         let (mut config, prefixes) = (config?, prefixes?);
         for log in &mut config.logs {
@@ -78,30 +74,23 @@ impl Flags {
     fn process(&self, report: &mut Report) -> Map {
         let mut top = Map::default();
         let endpoint = self.http_endpoint.as_deref().unwrap_or("localhost:6962");
-        top.text("http-endpoint", "listen", Some(endpoint));
+        top.text("listen", Some(endpoint));
         let (flag, lock) = self.lock(report);
-        top.add(flag, "checkpoints", Some(lock));
-        let password = self.checkpoints_password.as_deref();
-        top.text("checkpoints-password", "checkpointspassword", password);
-        top.text("verification", "verification", self.verification.as_deref());
+        top.add_from(flag, "checkpoints", lock);
+        top.text("checkpointspassword", self.checkpoints_password.as_deref());
+        top.text("verification", self.verification.as_deref());
         let mut http = Map::default();
         if let Some(text) = &self.max_cert_chain_bytes {
             let form = KEYS.maxbody.form;
             let bytes = values::number(form.least, form.most, "bytes");
             let size = |text: &str| bytes(text).map(|bytes| format!("{bytes}B"));
-            let flag = "max-cert-chain-bytes";
-            let size = respelled(report, flag, text, size);
-            http.add(flag, "maxbody", Some(size));
+            http.add("maxbody", Some(respelled(report, "maxbody", text, size)));
         }
-        top.add("max-cert-chain-bytes", "http", http.value());
+        top.add("http", http.value());
         let mut tls = Map::default();
-        tls.text(
-            "tls-certificate",
-            "certificate",
-            self.tls_certificate.as_deref(),
-        );
-        tls.text("tls-key", "key", self.tls_key.as_deref());
-        top.add("tls-certificate", "tls", tls.value());
+        tls.text("certificate", self.tls_certificate.as_deref());
+        tls.text("key", self.tls_key.as_deref());
+        top.add("tls", tls.value());
         top
     }
 
@@ -204,22 +193,18 @@ impl Flags {
             (None, None) => Some(refused(report, "roots-pem-file", MISSING)),
             (file, _) => file.as_deref().map(scalar),
         };
-        log.add("roots-pem-file", "roots", file);
+        log.add("roots", file);
         // TesseraCT accepts every root of a fetched report.
-        log.text(
-            "roots-remote-fetch-url",
-            "ccadbroots",
-            ccadb.map(|_| "testing"),
-        );
-        log.text("roots-remote-fetch-url", "rootsurl", ccadb);
-        let flag = "roots-reject-fingerprints";
+        log.text("ccadbroots", ccadb.map(|_| "testing"));
+        log.text("rootsurl", ccadb);
+        let key = "refusedroots";
         let fingerprint = |text: &str| match text.parse::<Fingerprint>() {
             Ok(_) => Ok(text.to_owned()),
             Err(_) => Err(NO_FINGERPRINT),
         };
         let fingerprints = self.roots_reject_fingerprints.iter();
-        let fingerprints = fingerprints.map(|text| respelled(report, flag, text, fingerprint));
-        log.list(flag, "refusedroots", fingerprints.collect());
+        let fingerprints = fingerprints.map(|text| respelled(report, key, text, fingerprint));
+        log.list(key, fingerprints.collect());
     }
 
     /// Returns the source of CCADB's report, if the flags enable it.
@@ -247,52 +232,32 @@ impl Flags {
     }
 
     fn add_policy(&self, log: &mut Map, report: &mut Report) {
-        log.text(
-            "not-after-start",
-            "notafterstart",
-            given(&self.not_after_start),
-        );
-        log.text(
-            "not-after-limit",
-            "notafterlimit",
-            given(&self.not_after_limit),
-        );
+        log.text("notafterstart", given(&self.not_after_start));
+        log.text("notafterlimit", given(&self.not_after_limit));
         // TesseraCT's default.
         let usage = given(&self.ext_key_usages).unwrap_or("Any");
-        let usage = respelled(report, "ext-key-usages", usage, require);
-        log.add("ext-key-usages", "require", Some(usage));
+        log.add(
+            "require",
+            Some(respelled(report, "require", usage, require)),
+        );
         let oids = self.reject_extension.iter().filter(|oid| !oid.is_empty());
         let oids = oids.map(|oid| scalar(oid)).collect();
-        log.list("reject-extension", "reject_extensions", oids);
-        for (flag, key, switch) in [
-            (
-                "accept-sha1-signing-algorithms",
-                "accept_sha1",
-                self.accept_sha1_signing_algorithms,
-            ),
-            ("reject-expired", "reject_expired", self.reject_expired),
-            (
-                "reject-unexpired",
-                "reject_unexpired",
-                self.reject_unexpired,
-            ),
+        log.list("reject_extensions", oids);
+        for (key, switch) in [
+            ("accept_sha1", self.accept_sha1_signing_algorithms),
+            ("reject_expired", self.reject_expired),
+            ("reject_unexpired", self.reject_unexpired),
         ] {
-            let value = switch.map(|switch| Value::Scalar(switch.to_string()));
-            log.add(flag, key, value);
+            log.add(key, switch.map(|switch| Value::Scalar(switch.to_string())));
         }
     }
 
     fn add_rounds(&self, log: &mut Map, report: &mut Report) {
-        let pool = self.pushback_max_outstanding.as_deref();
-        log.text("pushback-max-outstanding", "poolsize", pool);
+        log.text("poolsize", self.pushback_max_outstanding.as_deref());
         let keys = &rounds::KEYS;
-        for (flag, key, text) in [
-            ("checkpoint-interval", &keys.period, &self.period),
-            (
-                "checkpoint-republish-interval",
-                &keys.checkpointinterval,
-                &self.max_checkpoint_age,
-            ),
+        for (key, text) in [
+            (&keys.period, &self.period),
+            (&keys.checkpointinterval, &self.max_checkpoint_age),
         ] {
             // Unlike a key, a flag of Go has no number without a unit.
             let duration = |text: &str| {
@@ -300,8 +265,8 @@ impl Flags {
                 duration.map(|_| text.to_owned())
             };
             let text = text.as_deref();
-            let value = text.map(|text| respelled(report, flag, text, duration));
-            log.add(flag, key.name(), value);
+            let value = text.map(|text| respelled(report, key.name(), text, duration));
+            log.add(key.name(), value);
         }
     }
 }

@@ -8,11 +8,10 @@ use lucarne_settings::{Node, Report, Value};
 
 /// Flags, each with the key whose value it has. Messages about a key without a value name the first
 /// flag of the key.
-pub(crate) static FLAGS: [(&str, &str); 34] = [
+pub(crate) static FLAGS: [(&str, &str); 33] = [
     ("origin", "shortname"),
     ("origin", "submissionprefix"),
     ("path-prefix", "monitoringprefix"),
-    ("path-prefix", "submissionprefix"),
     ("private-key", "secret"),
     ("storage-dir", "localdirectory"),
     ("bucket", "s3bucket"),
@@ -50,32 +49,31 @@ pub(crate) static FLAGS: [(&str, &str); 34] = [
 pub(super) struct Map(Vec<Entry>);
 
 impl Map {
-    /// Adds the value of a flag, if it is given.
-    pub(super) fn add(&mut self, flag: &str, key: &str, value: Option<Value>) {
-        if let Some(value) = value {
-            self.0.push(Entry::new(
-                key,
-                Node {
-                    line: line(flag, key),
-                    value,
-                },
-            ));
-        }
+    /// Adds the value of a key, if its flag is given.
+    pub(super) fn add(&mut self, key: &str, value: Option<Value>) {
+        self.0
+            .extend(value.map(|value| entry(line(|of| of.1 == key), key, value)));
     }
 
-    /// Adds the text of a flag, if it is given.
-    pub(super) fn text(&mut self, flag: &str, key: &str, text: Option<&str>) {
-        self.add(flag, key, text.map(scalar));
+    /// Adds the value of a key that several flags have.
+    pub(super) fn add_from(&mut self, flag: &str, key: &str, value: Value) {
+        self.0
+            .push(entry(line(|of| *of == (flag, key)), key, value));
     }
 
-    /// Adds the list of the values of a flag, if it is given.
-    pub(super) fn list(&mut self, flag: &str, key: &str, values: Vec<Value>) {
-        let node = |value| Node {
-            line: line(flag, key),
-            value,
-        };
-        let nodes: Vec<Node> = values.into_iter().map(node).collect();
-        self.add(flag, key, (!nodes.is_empty()).then_some(Value::List(nodes)));
+    /// Adds the text of a key, if its flag is given.
+    pub(super) fn text(&mut self, key: &str, text: Option<&str>) {
+        self.add(key, text.map(scalar));
+    }
+
+    /// Adds the list of the values of a key, if its flag is given.
+    pub(super) fn list(&mut self, key: &str, values: Vec<Value>) {
+        let line = line(|of| of.1 == key);
+        let nodes: Vec<_> = values
+            .into_iter()
+            .map(|value| Node { line, value })
+            .collect();
+        self.add(key, (!nodes.is_empty()).then_some(Value::List(nodes)));
     }
 
     pub(super) fn node(self) -> Node {
@@ -90,30 +88,34 @@ impl Map {
     }
 }
 
+fn entry(line: usize, key: &str, value: Value) -> Entry {
+    Entry::new(key, Node { line, value })
+}
+
 /// Returns the line of a flag for a report on flags.
-fn line(flag: &str, key: &str) -> usize {
-    let mut flags = FLAGS.iter();
-    flags
-        .position(|it| *it == (flag, key))
-        .map_or(0, |index| index + 1)
+fn line(is_flag: impl Fn(&(&str, &str)) -> bool) -> usize {
+    FLAGS.iter().position(is_flag).map_or(0, |index| index + 1)
 }
 
 pub(super) fn scalar(text: &str) -> Value {
     Value::Scalar(text.to_owned())
 }
 
-/// Returns the spelling of a flag's value in a file. Reports an error, and returns
-/// [`Value::Unset`] in this case.
+/// Returns the spelling of a key's flag in a file. Reports an error, and returns [`Value::Unset`]
+/// in this case.
 pub(super) fn respelled<E: Display>(
     report: &mut Report,
-    flag: &str,
+    key: &str,
     text: &str,
     parser: impl FnOnce(&str) -> Result<String, E>,
 ) -> Value {
-    match parser(text) {
-        Ok(text) => Value::Scalar(text),
-        Err(why) => refused(report, flag, format!("`{}` {why}", without_secrets(text))),
-    }
+    parser(text).map_or_else(
+        |why| {
+            report.problem(None, key, format!("`{}` {why}", without_secrets(text)));
+            Value::Unset
+        },
+        Value::Scalar,
+    )
 }
 
 /// Reports a problem of a flag.
@@ -130,7 +132,12 @@ mod tests {
     fn the_password_in_an_invalid_flag_is_not_shown() {
         let mut report = Report::on_flags(&FLAGS);
         let refuse = |_: &str| Err("has a user name");
-        respelled(&mut report, "origin", "https://u:hush@ct.example/a", refuse);
+        respelled(
+            &mut report,
+            "shortname",
+            "https://u:hush@ct.example/a",
+            refuse,
+        );
         let said = report.problem_lines().join("\n");
         assert_eq!(
             said,
@@ -139,10 +146,29 @@ mod tests {
     }
 
     #[test]
+    fn flags_and_their_keys_exist() {
+        use clap::{Args, Command};
+
+        use crate::config::Flags;
+        use crate::config::keys::{LOG, http, tls, top};
+
+        let command = Flags::augment_args(Command::new("serve"));
+        let flags: Vec<_> = command
+            .get_arguments()
+            .filter_map(|arg| arg.get_long())
+            .collect();
+        for (flag, key) in FLAGS {
+            assert!(flags.contains(&flag), "--{flag}");
+            let tables = [&LOG, &top::TABLE, &http::TABLE, &tls::TABLE];
+            assert!(tables.iter().any(|table| table.has(key)), "{key}");
+        }
+    }
+
+    #[test]
     fn a_problem_names_its_flag() {
         let mut report = Report::on_flags(&FLAGS);
         let mut map = Map::default();
-        map.text("db-host", "checkpoints", Some("x"));
+        map.add_from("db-host", "checkpoints", scalar("x"));
         let Value::Map(entries) = map.node().value else {
             panic!("not a map");
         };

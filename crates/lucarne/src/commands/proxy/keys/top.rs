@@ -27,7 +27,7 @@ section! {
 
     /// address of the page, its JSON and `/metrics`
     #[beside("`--admin`")]
-    admin: One<Listen, ListenError> = One(Shape::Text, listen), "none" => admin;
+    admin: One<Listen, ListenError> = One::new(listen), "none" => admin;
 
     /// directory of the CA: `ca.pem` is for clients to trust, `ca-key.pem` is secret; created at
     /// the first start, or [your own](../how-to/proxy.md#your-own-ca-and-certificates)
@@ -37,12 +37,12 @@ section! {
     /// keys of minted certificates: `p256`, `p384`, `p521`, `rsa2048`, `rsa3072`, `rsa4096`,
     /// `ed25519` (no browser accepts `ed25519`)
     #[beside("`--key-type`")]
-    keytype: One<KeyType, KeyTypeError> = One(Shape::Text, key_type), "`p256`" => key_type;
+    keytype: One<KeyType, KeyTypeError> = One::new(key_type), "`p256`" => key_type;
 
     /// a key for each certificate, or a key for all certificates of a run; with a shared key an RSA
     /// certificate costs one signature, and no new key
     #[beside("`--leaf-key`")]
-    leafkey: One<LeafKeys, UnknownLeafKeys> = One(Shape::Text, parsed),
+    leafkey: One<LeafKeys, UnknownLeafKeys> = One::new(parsed),
         "`shared` for RSA keys, else `per-certificate`" => leaf_keys;
 
     /// lifetime of minted certificates
@@ -54,7 +54,7 @@ section! {
     /// `memory`, `disk`, `layered` (both), or `none` (a new certificate for each connection, for
     /// comparisons)
     #[beside("`--store`")]
-    store: One<StoreKind, UnknownStoreKind> = One(Shape::Text, parsed),
+    store: One<StoreKind, UnknownStoreKind> = One::new(parsed),
         "`memory`; with a directory `layered`" => store;
 
     /// directory of `disk` and `layered`; several proxies can share it
@@ -78,7 +78,7 @@ section! {
 
     /// action for hosts without a rule
     #[beside("`--default`")]
-    default: One<Action, UnknownAction> = One(Shape::Text, action), "`intercept`" => rules.default;
+    default: One<Action, UnknownAction> = One::new(action), "`intercept`" => rules.default;
 
     /// the only allowed hosts
     #[beside("`--allow`")]
