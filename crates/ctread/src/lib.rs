@@ -24,7 +24,7 @@
 //!
 //! use lucarne_ct::{CheckpointVerifier, TileEntries};
 //! use lucarne_ctread::{Source, TileContent, VerifiedTree, file, load_edge, tile};
-//! use lucarne_tlog::{Level, TILE_WIDTH, Tile};
+//! use lucarne_tlog::data_tiles_between;
 //!
 //! async fn monitor(files: &dyn Source, log: &CheckpointVerifier) -> Result<(), Box<dyn Error>> {
 //!     let mut tree = VerifiedTree::default();
@@ -37,10 +37,10 @@
 //!             return Err("the tiles do not lead from the last tree to the signed tree".into());
 //!         }
 //!         tree = grown;
-//!         for index in earlier.size() / TILE_WIDTH..signed.size.div_ceil(TILE_WIDTH) {
-//!             let data = Tile::widest(Level::Data, index, signed.size).ok_or("no tile")?;
+//!         for data in data_tiles_between(earlier.size(), signed.size) {
+//!             let hashes = tree.hashes(files, 0, data.index()).await?;
 //!             let bytes = tile(files, data).await?;
-//!             TileContent::parse(data, &bytes)?.compare(data, &tree.hashes(files, 0, index).await?)?;
+//!             TileContent::parse(data, &bytes)?.compare(data, &hashes)?;
 //!             for entry in TileEntries::first(&bytes, data.start_leaf(), data.width().into()) {
 //!                 println!("{:?}", entry?.leaf.signed);
 //!             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{TryStreamExt, pin_mut};
 use lucarne_ct::LogId;
-use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use lucarne_tlog::{Hash, Level, RightEdge, Tile, tiles_between};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -156,9 +156,8 @@ impl Indexer {
     }
 
     async fn read(&mut self, log: &Rfc6962, edge: &Arc<RightEdge>) -> Result<(), Problem> {
-        let first = self.index.indexed() / TILE_WIDTH;
-        let numbers = first..edge.size().div_ceil(TILE_WIDTH);
-        let tiles = numbers.filter_map(|n| Tile::widest(Level::Hashes(0), n, edge.size()));
+        let tiles = tiles_between(self.index.indexed(), edge.size())
+            .take_while(|tile| tile.level() == Level::Hashes(0));
         let reads = tiles.map(|tile| async move {
             let hashes = log.reader.tiles().hashes(edge, tile).await?;
             Ok::<_, ReadError>((tile, hashes))

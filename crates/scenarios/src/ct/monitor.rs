@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use lucarne_ctread::{Problem, ReadError, Source, VerifiedTree, hashes, load_edge, read_ahead};
-use lucarne_tlog::{Hash, Level, LoadError, MAX_TREE_SIZE, RightEdge, TILE_WIDTH, Tile};
+use lucarne_tlog::{Hash, Level, LoadError, MAX_TREE_SIZE, RightEdge, tiles_between};
 use parking_lot::Mutex;
 
 use self::consistency::{ExtendedTree, entry_leaves, extend};
@@ -141,8 +141,8 @@ impl Monitor {
             let problem = Problem::Size(LoadError::Size(size));
             return Err(ReadError::new("checkpoint", problem).into());
         }
-        let tiles = (edge.size() / TILE_WIDTH..size.div_ceil(TILE_WIDTH))
-            .filter_map(move |index| Tile::widest(Level::Hashes(0), index, size));
+        let tiles =
+            tiles_between(edge.size(), size).take_while(|tile| tile.level() == Level::Hashes(0));
         let reads = tiles.map(async |tile| (tile, fetch::tile(source, tile).await));
         let length = |(_, read): &(_, Result<Bytes, _>)| read.as_ref().map_or(0, Bytes::len);
         let mut reads = pin!(read_ahead(reads, length));

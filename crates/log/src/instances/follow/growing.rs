@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, pin_mut};
 use lucarne_ct::{Identity, TileEntries, TileEntry};
 use lucarne_signer::Head;
-use lucarne_tlog::{Level, TILE_WIDTH, Tile};
+use lucarne_tlog::{Tile, data_tiles_between};
 use tokio::task::spawn_blocking;
 
 use super::{Follower, panicked};
@@ -101,12 +101,7 @@ pub(super) async fn grow(
     let location = log.assets.location();
     let mut grown = Tree::clone(&tree);
     let mut entries = Vec::new();
-    let tiles = (tree.size() / TILE_WIDTH..head.size.div_ceil(TILE_WIDTH)).filter_map(|index| {
-        let width = (head.size - index * TILE_WIDTH).min(TILE_WIDTH);
-        Tile::new(Level::Data, index, width as u16)
-    });
-    let reads = tiles
-        .filter(|tile| tile.end_leaf() > tree.size())
+    let reads = data_tiles_between(tree.size(), head.size)
         .map(|tile| async move { (tile, stored_tiles::tile(&*log.assets, tile).await) });
     let length = |(_, read): &(Tile, Result<Option<Bytes>, ReadError>)| match read {
         Ok(Some(bytes)) => bytes.len(),

@@ -1,7 +1,7 @@
 //! Extension of trees, from leaf hashes to a root.
 
 use lucarne_ctread::{Source, TileContent};
-use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
+use lucarne_tlog::{Hash, Level, RightEdge, Tile, data_tiles_between, tile_root};
 
 use crate::ct::fetch::{self, FetchError};
 use crate::ct::tree_heads::TreeHead;
@@ -81,10 +81,7 @@ pub(super) async fn entry_leaves(
     size: u64,
 ) -> Result<Vec<Hash>, FetchError> {
     let mut leaves = Vec::new();
-    for index in from / TILE_WIDTH..size.div_ceil(TILE_WIDTH) {
-        let Some(tile) = Tile::widest(Level::Data, index, size) else {
-            continue;
-        };
+    for tile in data_tiles_between(from, size) {
         let entries = TileContent::parse(tile, &fetch::tile(source, tile).await?)?;
         let known = from.saturating_sub(tile.start_leaf()) as usize;
         leaves.extend_from_slice(entries.leaves.get(known..).unwrap_or_default());
