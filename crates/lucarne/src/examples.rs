@@ -59,9 +59,21 @@ lucarne generate completions bash";
 /// Returns the definition of the command line with the examples.
 pub fn command_line() -> Command {
     let lines = EXAMPLES.lines();
-    lines.fold(Cli::command(), |cli, line| {
+    lines.fold(with_underscores(Cli::command()), |cli, line| {
         with_example(cli, line.split(' '), line)
     })
+}
+
+/// Accepts each flag also with underscores instead of dashes, as Go programs write flags.
+pub(crate) fn with_underscores(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let mut names = arg.get_all_aliases().unwrap_or_default();
+        names.extend(arg.get_long());
+        let names = names.into_iter().filter(|name| name.contains('-'));
+        let names: Vec<_> = names.map(|name| name.replace('-', "_")).collect();
+        arg.aliases(names)
+    });
+    command.mut_subcommands(with_underscores)
 }
 
 /// Adds `line` to the help of its command: the innermost subcommand that `words` name. The other

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-use clap::{Arg, CommandFactory};
+use clap::Arg;
 
-use crate::cli::Cli;
+use crate::examples::command_line;
 
 /// Commands that accept the flags of these programs.
 const TAKE_OVER: [&[&str]; 4] = [&["serve"], &["adopt"], &["give-back"], &["lock", "rebuild"]];
@@ -36,7 +36,7 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Returns the long names of the flags of these commands.
 fn names() -> HashSet<String> {
     let mut names = HashSet::new();
-    let cli = Cli::command();
+    let cli = command_line();
     for path in TAKE_OVER {
         let command = path
             .iter()

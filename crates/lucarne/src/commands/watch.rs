@@ -67,7 +67,7 @@ pub struct Options {
     pub origin: Option<String>,
 
     /// Public key of the log: base64 of its DER, or a PEM file [default: from its log.v3.json]
-    #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
+    #[arg(long, value_name = "KEY|FILE")]
     pub log_public_key: Option<String>,
 
     /// Accept any TLS certificate

@@ -12,49 +12,24 @@ use super::go::given;
 #[derive(clap::Args, Clone, Default)]
 pub struct Clouds {
     /// MySQL server of the lock, as for TesseraCT on AWS, unless --checkpoints names another lock
-    #[arg(
-        long,
-        alias = "db_host",
-        value_name = "HOST",
-        requires = "origin",
-        hide = true
-    )]
+    #[arg(long, value_name = "HOST", requires = "origin", hide = true)]
     db_host: Option<String>,
 
     /// Port of the MySQL server [default: 3306]
-    #[arg(
-        long,
-        alias = "db_port",
-        value_name = "PORT",
-        requires = "origin",
-        hide = true
-    )]
+    #[arg(long, value_name = "PORT", requires = "origin", hide = true)]
     db_port: Option<u16>,
 
     /// Name of the database
-    #[arg(
-        long,
-        alias = "db_name",
-        value_name = "NAME",
-        requires = "origin",
-        hide = true
-    )]
+    #[arg(long, value_name = "NAME", requires = "origin", hide = true)]
     db_name: Option<String>,
 
     /// User of the database
-    #[arg(
-        long,
-        alias = "db_user",
-        value_name = "USER",
-        requires = "origin",
-        hide = true
-    )]
+    #[arg(long, value_name = "USER", requires = "origin", hide = true)]
     db_user: Option<String>,
 
     /// Password of the user
     #[arg(
         long,
-        alias = "db_password",
         value_name = "PASSWORD",
         allow_hyphen_values = true,
         requires = "origin",
@@ -63,13 +38,7 @@ pub struct Clouds {
     db_password: Option<String>,
 
     /// Name of the key in AWS Secrets Manager or GCP Secret Manager
-    #[arg(
-        long,
-        alias = "signer_private_key_secret_name",
-        value_name = "NAME",
-        requires = "origin",
-        hide = true
-    )]
+    #[arg(long, value_name = "NAME", requires = "origin", hide = true)]
     signer_private_key_secret_name: Option<String>,
 }
 

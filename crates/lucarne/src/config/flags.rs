@@ -26,7 +26,7 @@ pub struct Flags {
     /// [default: the environment variable LOG_PRIVATE_KEY]
     #[arg(
         long,
-        aliases = ["private_key", "signer-private-key-file", "signer_private_key_file"],
+        alias = "signer-private-key-file",
         value_name = "FILE",
         requires = "origin"
     )]
@@ -35,7 +35,6 @@ pub struct Flags {
     /// Directory of the log's data. A new log is created in a fresh directory
     #[arg(
         long,
-        alias = "storage_dir",
         value_name = "DIR",
         requires = "origin",
         value_parser = NonEmptyStringValueParser::new(),
@@ -46,7 +45,6 @@ pub struct Flags {
     /// PEM file with the accepted roots
     #[arg(
         long,
-        alias = "roots_pem_file",
         value_name = "FILE",
         requires = "origin",
         value_parser = NonEmptyStringValueParser::new(),
@@ -55,12 +53,7 @@ pub struct Flags {
     pub roots_pem_file: Option<String>,
 
     /// Address to listen on [default: localhost:6962]
-    #[arg(
-        long,
-        alias = "http_endpoint",
-        value_name = "HOST:PORT",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "HOST:PORT", requires = "origin")]
     pub http_endpoint: Option<String>,
 
     /// Bucket of the log's data, instead of --storage-dir: s3://bucket/prefix, gs://… or az://…
@@ -93,31 +86,20 @@ pub struct Flags {
     pub checkpoints_password: Option<String>,
 
     /// Start of the accepted notAfter times (RFC 3339)
-    #[arg(
-        long,
-        alias = "not_after_start",
-        value_name = "TIME",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "TIME", requires = "origin")]
     pub not_after_start: Option<String>,
 
     /// End of the accepted notAfter times, exclusive (RFC 3339)
-    #[arg(
-        long,
-        alias = "not_after_limit",
-        value_name = "TIME",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "TIME", requires = "origin")]
     pub not_after_limit: Option<String>,
 
     /// Path of the log on this server [default: the path of the origin]
-    #[arg(long, alias = "path_prefix", value_name = "PATH", requires = "origin")]
+    #[arg(long, value_name = "PATH", requires = "origin")]
     pub path_prefix: Option<String>,
 
     /// Shortest time between rounds, such as 200ms [default: 200ms]
     #[arg(
         long = "checkpoint-interval",
-        alias = "checkpoint_interval",
         value_name = "DURATION",
         requires = "origin"
     )]
@@ -126,66 +108,38 @@ pub struct Flags {
     /// Maximum age of an idle log's checkpoint, such as 5s [default: 5s]
     #[arg(
         long = "checkpoint-republish-interval",
-        alias = "checkpoint_republish_interval",
         value_name = "DURATION",
         requires = "origin"
     )]
     pub max_checkpoint_age: Option<String>,
 
     /// Maximum number of entries that wait for a round; further submissions get 503 [default: 4000]
-    #[arg(
-        long,
-        alias = "pushback_max_outstanding",
-        value_name = "ENTRIES",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "ENTRIES", requires = "origin")]
     pub pushback_max_outstanding: Option<String>,
 
     /// Maximum size of a submission's body, in bytes
-    #[arg(
-        long,
-        alias = "max_cert_chain_bytes",
-        value_name = "BYTES",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "BYTES", requires = "origin")]
     pub max_cert_chain_bytes: Option<String>,
 
     /// Refuse the root with this SHA-256 fingerprint in hexadecimal; may be repeated
-    #[arg(
-        long,
-        alias = "roots_reject_fingerprints",
-        value_name = "HEX",
-        requires = "origin",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "HEX", requires = "origin", value_delimiter = ',')]
     pub roots_reject_fingerprints: Vec<String>,
 
     /// URL of CCADB's report of roots, instead of its list of trusted roots
-    #[arg(
-        long,
-        alias = "roots_remote_fetch_url",
-        value_name = "URL",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "URL", requires = "origin")]
     pub roots_remote_fetch_url: Vec<String>,
 
     /// Also accept CCADB's roots, unless 0. The refresh interval itself is fixed [default: 0]
-    #[arg(
-        long,
-        alias = "roots_remote_fetch_interval",
-        value_name = "DURATION",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "DURATION", requires = "origin")]
     pub roots_remote_fetch_interval: Option<String>,
 
     /// Accepted for compatibility: an SCT always waits for the checkpoint that covers it
-    #[arg(long, alias = "enable_publication_awaiter", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch, hide = true)]
+    #[arg(long, requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch, hide = true)]
     pub enable_publication_awaiter: Option<bool>,
 
     /// Log level in Go's numbers: -4 debug, 0 info, 4 warn, 8 error
     #[arg(
         long,
-        alias = "slog_level",
         value_name = "LEVEL",
         requires = "origin",
         allow_negative_numbers = true,
@@ -194,34 +148,23 @@ pub struct Flags {
     pub slog_level: Option<i32>,
 
     /// Refuse expired certificates
-    #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    #[arg(long, requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_expired: Option<bool>,
 
     /// Refuse unexpired certificates
-    #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    #[arg(long, requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_unexpired: Option<bool>,
 
     /// Required extended key usage: ServerAuth or Any [default: Any]
-    #[arg(
-        long,
-        alias = "ext_key_usages",
-        value_name = "EKU",
-        requires = "origin"
-    )]
+    #[arg(long, value_name = "EKU", requires = "origin")]
     pub ext_key_usages: Option<String>,
 
     /// Refuse certificates with this extension; may be repeated
-    #[arg(
-        long,
-        alias = "reject_extension",
-        value_name = "OID",
-        requires = "origin",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "OID", requires = "origin", value_delimiter = ',')]
     pub reject_extension: Vec<String>,
 
     /// Accept certificates that are signed with SHA-1 [default: true]
-    #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
+    #[arg(long, requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub accept_sha1_signing_algorithms: Option<bool>,
 
     /// Verification of signatures: `fast`, or `general` with aws-lc-rs only [default: fast]

@@ -156,7 +156,6 @@ impl clap::Args for Ignored {
         let add = |command: Command, flag: &'static Foreign| {
             let arg = Arg::new(flag.name)
                 .long(flag.dashed())
-                .alias(flag.name)
                 .requires("origin")
                 .action(ArgAction::Append)
                 .allow_hyphen_values(true)

@@ -14,7 +14,7 @@ use crate::option_values::TimeSpan;
 pub struct LogOptions {
     /// URL of a log; several logs take turns. Origin, key and window come from its log.v3.json
     /// unless they are given
-    #[arg(long, alias = "log_url", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     #[serde(deserialize_with = "typed::list")]
     pub log_url: Vec<String>,
     /// Origin of the log (in the order of the logs)
@@ -22,12 +22,7 @@ pub struct LogOptions {
     #[serde(deserialize_with = "typed::list")]
     pub origin: Vec<String>,
     /// Public key of the log: base64 of its DER, or a PEM file (in the order of the logs)
-    #[arg(
-        long,
-        alias = "log_public_key",
-        value_name = "KEY|FILE",
-        env = "CT_LOG_PUBLIC_KEY"
-    )]
+    #[arg(long, value_name = "KEY|FILE", env = "CT_LOG_PUBLIC_KEY")]
     #[serde(deserialize_with = "typed::list")]
     pub log_public_key: Vec<String>,
     /// Age at which a checkpoint is stale
@@ -48,7 +43,7 @@ pub struct LogOptions {
     #[arg(long)]
     pub expect_restarts: bool,
     /// Token that requests carry: Authorization: Bearer TOKEN
-    #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN")]
     pub bearer_token: Option<String>,
     /// Version of HTTP, and trust in the logs.
     #[command(flatten)]
@@ -57,7 +52,7 @@ pub struct LogOptions {
     /// Time limit of a request
     #[arg(
         long,
-        aliases = ["http_timeout", "http-timeout"],
+        alias = "http-timeout",
         value_name = "TIME",
         default_value_t = TimeSpan::seconds(30)
     )]
@@ -69,11 +64,11 @@ pub struct LogOptions {
 #[serde(default, rename_all = "camelCase")]
 pub struct SubmissionOptions {
     /// URL for submissions, if different from the log's (in the order of the logs)
-    #[arg(long, alias = "write_log_url", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     #[serde(deserialize_with = "typed::list")]
     pub write_log_url: Vec<String>,
     /// Token that submissions carry, if different
-    #[arg(long, alias = "bearer_token_write", value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN")]
     pub bearer_token_write: Option<String>,
 }
 
@@ -156,7 +151,7 @@ mod tests {
     #[test]
     fn flags_and_keys_say_the_same() {
         let written: write::CtWriteOptions = flags(
-            "--log_url http://a/ --log-url=http://b/ --log_public_key AAEC --dup_chance=0.25 \
+            "--log-url http://a/ --log-url=http://b/ --log-public-key AAEC --dup-chance=0.25 \
              --issuers p384 --http 2 --mmd 1m30s --not-after-limit 2027-01-01 --expect-restarts \
              --checkpoint-interval 2s --audit=none",
         )

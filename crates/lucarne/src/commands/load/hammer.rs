@@ -39,63 +39,47 @@ pub struct Options {
 #[group(skip)]
 pub struct Load {
     /// Submissions per second; 0 for none, or for no limit if --num-writers is given
-    #[arg(long, alias = "max_write_ops", value_name = "N", default_value_t = 0.0)]
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub max_write_ops: f64,
 
     /// Maximum number of busy users for submissions; 0 for the default
-    #[arg(long, alias = "num_writers", value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub num_writers: u64,
 
     /// Reads per second; 0 for none
-    #[arg(long, alias = "max_read_ops", value_name = "N", default_value_t = 20.0)]
+    #[arg(long, value_name = "N", default_value_t = 20.0)]
     pub max_read_ops: f64,
 
     /// Readers of random parts
-    #[arg(
-        long,
-        alias = "num_readers_random",
-        value_name = "N",
-        default_value_t = 4
-    )]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub num_readers_random: u64,
 
     /// Readers of the whole log, from the first entry to the last
-    #[arg(
-        long,
-        alias = "num_readers_full",
-        value_name = "N",
-        default_value_t = 4
-    )]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub num_readers_full: u64,
 
     /// End after N new leaves have been written; 0 for no goal. Fails if --max-runtime ends first
-    #[arg(long, alias = "leaf_write_goal", value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub leaf_write_goal: u64,
 
     /// End after this time; 0 to continue until a signal
-    #[arg(long, alias = "max_runtime", alias = "duration", value_name = "TIME", value_parser = duration, default_value = "0")]
+    #[arg(long, alias = "duration", value_name = "TIME", value_parser = duration, default_value = "0")]
     pub max_runtime: Duration,
 
     /// Use HTTP/2 only; same as --http 2
-    #[arg(long, alias = "force_http2", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub force_http2: bool,
 
     /// Accepted for compatibility, and ignored: every promise is verified
-    #[arg(long, alias = "num_mmd_verifiers", value_name = "N", hide = true)]
+    #[arg(long, value_name = "N", hide = true)]
     pub num_mmd_verifiers: Option<u64>,
 
     /// Accepted for compatibility, and ignored: the load test has no log of its own
-    #[arg(
-        long,
-        alias = "slog_level",
-        value_name = "N",
-        hide = true,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", hide = true, allow_negative_numbers = true)]
     pub slog_level: Option<i64>,
 
     /// Show the live view; false is the same as --no-ui
-    #[arg(long, alias = "show_ui", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub show_ui: bool,
 
     /// Fail if less than this part of either rate was offered, from 0 to 1
@@ -219,10 +203,11 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, FromArgMatches, Parser};
     use lucarne_scenarios::option_values::TimeSpan;
 
     use super::*;
+    use crate::examples::with_underscores;
 
     #[derive(Parser)]
     struct Hammer {
@@ -232,9 +217,9 @@ mod tests {
 
     fn parse(line: &str) -> Options {
         let line = std::iter::once("ct").chain(line.split_whitespace());
-        Hammer::try_parse_from(line)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .options
+        let matches = with_underscores(Hammer::command()).try_get_matches_from(line);
+        let hammer = matches.and_then(|matches| Hammer::from_arg_matches(&matches));
+        hammer.unwrap_or_else(|error| panic!("{error}")).options
     }
 
     #[test]

@@ -37,19 +37,19 @@ pub struct CtWriteOptions {
     #[arg(long, value_name = "SHARE", default_value_t = Ratio(0.5))]
     pub precerts: Ratio,
     /// Share of submissions that repeat an earlier one, from 0 to 1
-    #[arg(long, aliases = ["dup_chance", "dup-chance"], value_name = "SHARE", default_value_t = Ratio(0.1))]
+    #[arg(long, alias = "dup-chance", value_name = "SHARE", default_value_t = Ratio(0.1))]
     pub duplicates: Ratio,
     /// Number of chains to create before the load begins
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ahead: u64,
     /// Earliest notAfter of the certificates
-    #[arg(long, aliases = ["not_after_start"], value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub not_after_start: Option<Timestamp>,
     /// notAfter of the certificates is before this time
-    #[arg(long, aliases = ["not_after_limit"], value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub not_after_limit: Option<Timestamp>,
     /// First serial number; 64 random bits precede it
-    #[arg(long, aliases = ["serial_offset"], value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub serial_offset: u64,
     /// Level of the checks during the load
     #[arg(long, value_enum, default_value_t)]
@@ -57,35 +57,20 @@ pub struct CtWriteOptions {
     /// Time within which an entry must be in a checkpoint after its SCT
     #[arg(
         long,
-        aliases = ["mmd_duration", "mmd-duration"],
+        alias = "mmd-duration",
         value_name = "TIME",
         default_value_t = TimeSpan::seconds(10)
     )]
     pub mmd: TimeSpan,
     /// PEM file of a CA's certificate to issue from, instead of those in --roots; the certificates
     /// above it, except the root, may follow
-    #[arg(
-        long,
-        alias = "intermediate_ca_cert_path",
-        value_name = "FILE",
-        requires = "intermediate_ca_key_path"
-    )]
+    #[arg(long, value_name = "FILE", requires = "intermediate_ca_key_path")]
     pub intermediate_ca_cert_path: Option<PathBuf>,
     /// PEM file of that CA's private key
-    #[arg(
-        long,
-        alias = "intermediate_ca_key_path",
-        value_name = "FILE",
-        requires = "intermediate_ca_cert_path"
-    )]
+    #[arg(long, value_name = "FILE", requires = "intermediate_ca_cert_path")]
     pub intermediate_ca_key_path: Option<PathBuf>,
     /// PEM file of the private key of the issued certificates [default: a new key]
-    #[arg(
-        long,
-        alias = "cert_sign_private_key_path",
-        value_name = "FILE",
-        requires = "intermediate_ca_cert_path"
-    )]
+    #[arg(long, value_name = "FILE", requires = "intermediate_ca_cert_path")]
     pub cert_sign_private_key_path: Option<PathBuf>,
     /// Interval between requests that the log must refuse (another window, an unknown root,
     /// malformed requests); 0 disables them
