@@ -270,7 +270,9 @@ mod submit;
 pub use check::fsck::{
     Checked, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck, superseded,
 };
-pub use check::inspection::{FoundCheckpoint, Inspection, Standing, standings};
+pub use check::inspection::{
+    FoundCheckpoint, Inspection, Standing, hold_against, inspect, standings,
+};
 pub use check::repair::{
     Cure, OtherCopy, Overlay, Refusal, Repair, Repaired, Unwritten, repair, superseded_anew,
 };
@@ -307,7 +309,7 @@ pub use lucarne_signer::{Client as SignerClient, ClientError as SignerError};
 pub use lucarne_storage::{Encoding, OpenFile};
 pub use recovery::foreign_log::{ForeignLog, Indexed};
 pub use recovery::known_checkpoints::KnownCheckpoint;
-pub use recovery::recover::{NeverPublished, Newest};
+pub use recovery::recover::{NeverPublished, Newest, examine, never_published, newest};
 pub use rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
 pub use shared::turn::{GiveTurn, Turn};
 pub use status::clock_jump::{believable, next_timestamp};

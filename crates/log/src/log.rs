@@ -15,19 +15,16 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::check::inspection::{self, Inspection};
 use crate::check::restore;
 use crate::check::scrub::scrub;
 use crate::config::LogConfig;
 use crate::data::stored_file::StoredFile;
 use crate::data::tree_head;
 use crate::error::inconsistency::{IndexInconsistency, StorageInconsistency};
-use crate::error::{Fatal, KnownError, ReadError, SubmitError};
+use crate::error::{Fatal, ReadError, SubmitError};
 use crate::index::evidence::{earlier_in_use, seen};
 use crate::log::health::Prober;
-use crate::recovery::foreign_log::{self, ForeignLog};
-use crate::recovery::known_checkpoints::{self, KnownCheckpoint};
-use crate::recovery::recover::{self, NeverPublished, Newest};
+use crate::recovery::known_checkpoints;
 use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::shared::Shared;
 use crate::shared::turn::Turn;
@@ -112,18 +109,6 @@ impl Log {
         earlier_in_use(config).await
     }
 
-    /// Compares lock, journal, storage and index like the start of a log, and writes nothing.
-    ///
-    /// # Errors
-    /// The same error with which the start of the log would fail.
-    pub async fn examine(
-        config: &LogConfig,
-        assets: Arc<dyn Assets>,
-        lock: &dyn Lock,
-    ) -> Result<(), Fatal> {
-        recover::examine(config, assets, lock).await
-    }
-
     /// Returns `text`, a reason or the detail of a check, for the public: without paths, users and
     /// hosts.
     pub fn public(&self, text: &str) -> String {
@@ -134,73 +119,6 @@ impl Log {
             (cache, "the cache"),
         ];
         PrivateLocations::new(places).hide(text)
-    }
-
-    /// Compares lock, journal and storage like the start of a log, concurrently with a process that
-    /// may run the log, and writes nothing. The dedup index is not read, because it belongs to that
-    /// process.
-    ///
-    /// # Errors
-    /// If lock, journal or storage cannot be read now, or if the lock changes again and again
-    /// during the inspection.
-    pub async fn inspect(
-        config: &LogConfig,
-        assets: &Arc<dyn Assets>,
-        lock: &dyn Lock,
-    ) -> Result<Inspection, Fatal> {
-        inspection::inspect(config, assets, lock).await
-    }
-
-    /// Compares lock, journal and storage with external checkpoints, concurrently with a process
-    /// that may run the log. Returns the contradictions.
-    ///
-    /// # Errors
-    /// If lock, journal and storage contradict each other, or one of them cannot be read now.
-    pub async fn hold_against(
-        config: &LogConfig,
-        assets: Arc<dyn Assets>,
-        lock: &dyn Lock,
-        known: &[KnownCheckpoint],
-    ) -> Result<Vec<KnownError>, Fatal> {
-        inspection::hold_against(config, assets, lock, known).await
-    }
-
-    /// Returns the newest checkpoint that storage, journal and index prove. Use it to recreate a
-    /// lost lock. A checkpoint of `known` external sources may be newer than the published
-    /// checkpoint if the tiles lead to the newer tree. Writes nothing.
-    ///
-    /// # Errors
-    /// If no checkpoint is published, or if storage, journal and index contradict each other.
-    pub async fn newest(
-        config: &LogConfig,
-        assets: Arc<dyn Assets>,
-        known: &[KnownCheckpoint],
-    ) -> Result<Newest, Fatal> {
-        recover::newest(config, assets, known).await
-    }
-
-    /// Returns the round whose checkpoint is in the lock and whose data storage has lost, if
-    /// storage, journal and index show that the round was never published. Writes nothing.
-    ///
-    /// # Errors
-    /// If no round is lost, if any part of the round exists, or if storage, journal and index
-    /// contradict each other.
-    pub async fn never_published(
-        config: &LogConfig,
-        assets: Arc<dyn Assets>,
-        lock: &dyn Lock,
-    ) -> Result<NeverPublished, Fatal> {
-        recover::never_published(config, assets, lock).await
-    }
-
-    /// Returns the published tree of a log that other software has written, or still writes. Writes
-    /// nothing, and does not read the lock.
-    ///
-    /// # Errors
-    /// If no checkpoint of this log is published, or its tiles do not lead to the root of the
-    /// checkpoint.
-    pub async fn foreign(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
-        foreign_log::open(config, assets).await
     }
 
     /// Starts a log whose readers have no cache on disk. Returns at once, and opens the log in the

@@ -385,7 +385,7 @@ async fn known(
     if known.is_empty() {
         return;
     }
-    match Log::hold_against(&settings, assets, lock, &known).await {
+    match lucarne_log::hold_against(&settings, assets, lock, &known).await {
         Ok(against) => {
             for error in against {
                 let severity = if error.refuses() {
@@ -462,7 +462,7 @@ async fn existing(
         // An error of the bucket is already in the report.
         (None, None) => return,
     };
-    if let Err(fatal) = Log::examine(&settings, assets, lock).await {
+    if let Err(fatal) = lucarne_log::examine(&settings, assets, lock).await {
         report.add(of_session(&fatal), line, key, fatal.to_string());
     }
 }

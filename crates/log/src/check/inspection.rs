@@ -67,8 +67,14 @@ pub struct Inspection {
     pub lease: Option<Result<Lease, String>>,
 }
 
-/// See [`Log::inspect`](crate::log::Log::inspect).
-pub(crate) async fn inspect(
+/// Compares lock, journal and storage like the start of a log, concurrently with a process that
+/// may run the log, and writes nothing. The dedup index is not read, because it belongs to that
+/// process.
+///
+/// # Errors
+/// If lock, journal or storage cannot be read now, or if the lock changes again and again during
+/// the inspection.
+pub async fn inspect(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
@@ -91,9 +97,13 @@ pub(crate) async fn inspect(
     Ok(inspection)
 }
 
-/// See [`Log::hold_against`](crate::log::Log::hold_against). The caller fetched the known
-/// checkpoints before this call, so the tree that this function reads must include them.
-pub(crate) async fn hold_against(
+/// Compares lock, journal and storage with external checkpoints, concurrently with a process that
+/// may run the log. Returns the contradictions. The caller fetched the known checkpoints before
+/// this call, so the tree that this function reads must include them.
+///
+/// # Errors
+/// If lock, journal and storage contradict each other, or one of them cannot be read now.
+pub async fn hold_against(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
     lock: &dyn Lock,

@@ -52,23 +52,28 @@ impl Indexed {
     }
 }
 
-/// See [`Log::foreign`](crate::log::Log::foreign).
-pub(crate) async fn open(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
-    let head = recover::published(&config, &*assets).await?;
-    let head = head.ok_or_else(|| StorageInconsistency::NoCheckpoint {
-        storage: assets.location(),
-        origin: config.origin.clone(),
-    })?;
-    let tree = recover::published_tree(&head, &*assets).await?;
-    Ok(ForeignLog {
-        config,
-        head,
-        tree,
-        assets,
-    })
-}
-
 impl ForeignLog {
+    /// Opens the published tree of a log that other software has written, or still writes. Writes
+    /// nothing, and does not read the lock.
+    ///
+    /// # Errors
+    /// If no checkpoint of this log is published, or its tiles do not lead to the root of the
+    /// checkpoint.
+    pub async fn open(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Self, Fatal> {
+        let head = recover::published(&config, &*assets).await?;
+        let head = head.ok_or_else(|| StorageInconsistency::NoCheckpoint {
+            storage: assets.location(),
+            origin: config.origin.clone(),
+        })?;
+        let tree = recover::published_tree(&head, &*assets).await?;
+        Ok(ForeignLog {
+            config,
+            head,
+            tree,
+            assets,
+        })
+    }
+
     /// Returns the published checkpoint, with its signed bytes and its timestamp.
     pub fn published(&self) -> Published {
         self.head.published()

@@ -47,10 +47,8 @@ use crate::recovery::signed_ahead::Newest as NewestSigned;
 
 pub(crate) use self::contradiction::{is_beyond, not_new, not_newer};
 pub(crate) use self::judge::{Judged, judge, verified};
-pub use self::never_published::NeverPublished;
-pub(crate) use self::never_published::never_published;
-pub use self::newest::Newest;
-pub(crate) use self::newest::newest;
+pub use self::never_published::{NeverPublished, never_published};
+pub use self::newest::{Newest, newest};
 pub(crate) use self::published::{published, published_tree};
 pub(crate) use self::replay::steps_to;
 
@@ -68,12 +66,12 @@ pub(crate) struct Recovered {
     pub(crate) restored: u64,
 }
 
-/// Examines lock, journal, storage and index as a start would. Writes nothing to them, and
+/// Compares lock, journal, storage and index like the start of a log. Writes nothing to them, and
 /// creates no index.
 ///
 /// # Errors
-/// The errors of [`recover`], and of the opening of the index.
-pub(crate) async fn examine(
+/// The same error with which the start of the log would fail.
+pub async fn examine(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
     lock: &dyn Lock,

@@ -30,7 +30,7 @@ async fn refusal_on(world: &World, assets: ReadAssets) -> String {
 /// Returns the contradiction with which `examine` refuses the log. The start must fail as well.
 async fn contradiction(world: &World) -> Inconsistency {
     let assets = Arc::new(world.assets.clone());
-    let examined = Log::examine(&world.config, assets, &*world.lock).await;
+    let examined = lucarne_log::examine(&world.config, assets, &*world.lock).await;
     refusal(world).await;
     contradicts(examined.unwrap_err())
 }
@@ -563,7 +563,7 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
     for path in tiles.iter().filter(is_lost) {
         assert!(cached.get(path).await.unwrap().is_some());
     }
-    let inspection = Log::inspect(&world.config, cached.store(), &*world.lock)
+    let inspection = lucarne_log::inspect(&world.config, cached.store(), &*world.lock)
         .await
         .unwrap();
     let seen = inspection.refusal.unwrap_or_default();
@@ -621,7 +621,7 @@ async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
         log.shutdown().await;
         older.lock = world.lock.clone();
         let assets = Arc::new(older.assets.clone());
-        match Log::never_published(&older.config, assets, &*older.lock).await {
+        match lucarne_log::never_published(&older.config, assets, &*older.lock).await {
             Ok(lost) => {
                 assert!(goes_back);
                 assert_eq!((lost.signed().size, lost.again().size), (5, 4));
@@ -656,7 +656,7 @@ async fn a_copy_does_not_go_back_while_the_log_runs() {
     submit_all(&log, &submissions[4..]).await;
     copy.lock = world.lock.clone();
     let assets = Arc::new(copy.assets.clone());
-    let lost = Log::never_published(&copy.config, assets, &*copy.lock).await;
+    let lost = lucarne_log::never_published(&copy.config, assets, &*copy.lock).await;
     let refused = lost.unwrap().go_back(&copy.config, &*copy.lock).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("Another process signs"), "{refused}");

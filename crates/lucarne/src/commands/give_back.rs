@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use lucarne_ctread::gunzip;
-use lucarne_log::{ForeignLog, Log};
+use lucarne_log::ForeignLog;
 use lucarne_storage::read_file;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;
@@ -95,7 +95,7 @@ async fn give_back(
         "lock",
         "matches the storage: all signed entries are published",
     );
-    let foreign = of("checkpoint")(Log::foreign(log.to_log_config(), assets).await)?;
+    let foreign = of("checkpoint")(ForeignLog::open(log.to_log_config(), assets).await)?;
     of("files")(whole(log, &foreign).await)?;
     let (name, size) = (&log.shortname.value, foreign.published().size);
     findings.right(

@@ -51,7 +51,7 @@ pub struct NeverPublished {
 /// If a separate signer signs the log, if the log has all entries of the checkpoint in the lock, if
 /// newer entries are published or staged, if more than one round is lost, or if the clock is behind
 /// this checkpoint. Also if storage, journal and index contradict each other or cannot be read.
-pub(crate) async fn never_published(
+pub async fn never_published(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
     lock: &dyn Lock,

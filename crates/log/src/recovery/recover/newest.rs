@@ -61,7 +61,7 @@ impl Newest {
 /// # Errors
 /// If nothing is published, if storage has more than the journal leads to, or if storage and
 /// journal contradict each other.
-pub(crate) async fn newest(
+pub async fn newest(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
     known: &[KnownCheckpoint],

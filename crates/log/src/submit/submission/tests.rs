@@ -371,7 +371,7 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
         assert!(reason.contains("has only 5"), "{reason}");
         stop(&log).await;
         let assets = Arc::new(backup.assets.clone());
-        let examined = Log::examine(&backup.config, assets, &backup.lock).await;
+        let examined = crate::examine(&backup.config, assets, &backup.lock).await;
         let Err(Fatal::Inconsistent(found)) = examined else {
             panic!("{examined:?}");
         };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lucarne_log::{ForeignLog, Log, Published};
+use lucarne_log::{ForeignLog, Published};
 use lucarne_storage::make_private_directory;
 
 use super::checked::Checked;
@@ -150,7 +150,7 @@ impl Seen {
 /// Checks and indexes the published tree, if it has grown since the last pass.
 async fn pass(log: &LogSettings, seen: &mut Seen, findings: &mut Findings) -> Result<()> {
     let assets = open::watched_assets(&log.data.value).await?;
-    let foreign = Log::foreign(log.to_log_config(), assets).await?;
+    let foreign = ForeignLog::open(log.to_log_config(), assets).await?;
     let now = foreign.published();
     match seen.compare(&now)? {
         Relation::Earlier => {

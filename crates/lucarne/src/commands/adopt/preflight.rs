@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use lucarne_log::{ForeignLog, Inspection, Log};
+use lucarne_log::{ForeignLog, Inspection};
 use lucarne_net::counted;
 use lucarne_storage::{Assets, LockError, SqlLock, read_file};
 use lucarne_tlog::Tile;
@@ -67,7 +67,7 @@ impl Preflight {
         holders::look(log, &config.checkpoints.value, findings).await;
         accepted_roots(log, findings);
         let assets = open::watched_assets(&log.data.value).await?;
-        let (foreign, lock) = match Log::foreign(log.to_log_config(), assets.clone()).await {
+        let (foreign, lock) = match ForeignLog::open(log.to_log_config(), assets.clone()).await {
             Ok(foreign) => {
                 let published = foreign.published();
                 let entries = counted(published.size, "entry");
@@ -151,7 +151,7 @@ async fn stopped(
     findings: &mut Findings,
 ) {
     loop {
-        match Log::foreign(log.to_log_config(), assets.clone()).await {
+        match ForeignLog::open(log.to_log_config(), assets.clone()).await {
             Ok(now) if now.published().checkpoint == foreign.published().checkpoint => {}
             Ok(_) => {
                 let why = "the log was signed during the check: stop the other software \
@@ -268,7 +268,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         findings.refused("lock", why);
         return None;
     }
-    match Log::newest(&log.to_log_config(), assets, &[]).await {
+    match lucarne_log::newest(&log.to_log_config(), assets, &[]).await {
         Ok(newest) => {
             let size = newest.published().size;
             let why = format!(

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use lucarne_log::Log;
 use lucarne_net::counted;
 
 use super::outside::{Outside, compared};
@@ -24,7 +23,7 @@ pub(super) async fn go_back(
     // The directory stays locked to the end, so that no process signs.
     let assets = open::assets(&log.data.value, Arc::new(())).await?;
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await?;
-    let lost = Log::never_published(&settings, assets.clone(), &*lock).await?;
+    let lost = lucarne_log::never_published(&settings, assets.clone(), &*lock).await?;
     let (known, silent) = outside.ask(&settings).await?;
     for known in &known {
         lost.hold_against(known).await?;

@@ -77,7 +77,7 @@ async fn rebuild(
     // The directory stays locked to the end, so that no process signs.
     let assets = open::assets(&log.data.value, Arc::new(())).await?;
     let (known, silent) = outside.ask(&settings).await?;
-    let newest = Log::newest(&settings, assets.clone(), &known).await?;
+    let newest = lucarne_log::newest(&settings, assets.clone(), &known).await?;
     for known in &known {
         newest.hold_against(known).await?;
     }

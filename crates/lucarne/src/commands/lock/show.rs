@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lucarne_log::{Fatal, FoundCheckpoint, Inspection, Log};
+use lucarne_log::{Fatal, FoundCheckpoint, Inspection};
 use lucarne_net::counted;
 use lucarne_storage::Lease;
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(crate) async fn ask(
 ) -> Result<(String, String, Inspection), Fatal> {
     let lock = open::watched_lock(&config.checkpoints.value).await?;
     let assets = open::watched_assets(&log.data.value).await?;
-    let inspection = Log::inspect(&log.to_log_config(), &assets, &*lock).await?;
+    let inspection = lucarne_log::inspect(&log.to_log_config(), &assets, &*lock).await?;
     lock.close().await;
     Ok((lock.location(), assets.location(), inspection))
 }
