@@ -1,5 +1,6 @@
 //! The submission API (RFC 6962, sections 4.1, 4.2 and 4.7).
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,8 +24,13 @@ use crate::limits::Limits;
 use crate::reply::{Response, value};
 use crate::trace::{TracedSubmission, Tracer};
 
+/// The body of a submission.
+pub(crate) trait RequestBody: http_body::Body<Data = Bytes, Error: Display> + Unpin {}
+
+impl<B: http_body::Body<Data = Bytes, Error: Display> + Unpin> RequestBody for B {}
+
 /// `add-chain` and `add-pre-chain`: returns an SCT or an error.
-pub(crate) async fn add<B>(
+pub(crate) async fn add<B: RequestBody>(
     log: &Log,
     kind: EntryKind,
     limits: &Limits,
@@ -32,11 +38,7 @@ pub(crate) async fn add<B>(
     client: &Arc<Client>,
     headers: HeaderMap,
     body: B,
-) -> Response
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
+) -> Response {
     let id = RequestId::new();
     let trace = tracer.and_then(|tracer| tracer.begin(&headers));
     let mut steps = match &trace {
@@ -72,18 +74,14 @@ where
     response
 }
 
-async fn submit<B>(
+async fn submit<B: RequestBody>(
     log: &Log,
     kind: EntryKind,
     limits: &Limits,
     client: &Arc<Client>,
     (headers, body): (&HeaderMap, B),
     steps: &mut StepTimes,
-) -> Result<Vec<u8>, ErrorResponse>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
+) -> Result<Vec<u8>, ErrorResponse> {
     let body = self::body(headers, body, limits.body_bytes, limits, client).await;
     steps.end("read");
     let body = body?;
@@ -111,17 +109,13 @@ fn decode(body: &[u8], limits: &Limits) -> Result<Chain, ErrorResponse> {
 /// `check-chain`: returns whether the log would accept a chain, or the reason why not. Nothing is
 /// logged. Submitting a chain that is already logged is not a sufficient test, because its
 /// signatures are not verified again.
-pub(crate) async fn check<B>(
+pub(crate) async fn check<B: RequestBody>(
     log: &Log,
     limits: &Limits,
     client: &Arc<Client>,
     headers: HeaderMap,
     body: B,
-) -> Response
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
+) -> Response {
     let judged = async {
         let body = self::body(&headers, body, limits.body_bytes, limits, client).await?;
         Ok::<_, ErrorResponse>(log.judge(&decode(&body, limits)?)?)
@@ -186,17 +180,13 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
 
 /// Returns the whole body of at most `limit` bytes, within the client's budget. A body that arrives
 /// in one piece, as most do, is not copied.
-pub(crate) async fn body<B>(
+pub(crate) async fn body<B: RequestBody>(
     headers: &HeaderMap,
     mut body: B,
     limit: usize,
     limits: &Limits,
     client: &Arc<Client>,
-) -> Result<Bytes, ErrorResponse>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
+) -> Result<Bytes, ErrorResponse> {
     refuse_encoded(headers)?;
     let declared = body.size_hint().exact().map(|length| length as usize);
     if declared.is_some_and(|length| length > limit) {
@@ -257,11 +247,7 @@ fn size(headers: &HeaderMap) -> usize {
 }
 
 /// Returns the next data frame of a body.
-async fn next<B>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
+async fn next<B: RequestBody>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse> {
     loop {
         match body.frame().await {
             None => return Ok(None),
@@ -333,11 +319,7 @@ mod tests {
     }
 
     /// Collects a body of at most `limit` bytes from a client with a budget of twice as many.
-    async fn collected<B>(body: B, limit: usize) -> Result<Bytes, ErrorResponse>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
-    {
+    async fn collected<B: RequestBody>(body: B, limit: usize) -> Result<Bytes, ErrorResponse> {
         let limits = Limits {
             body_bytes: limit,
             body_timeout: Duration::from_millis(50),

@@ -100,7 +100,7 @@ async fn build_indexes(config: &Config) -> Result<()> {
             let settings = log.to_log_config();
             if Log::earlier_index_in_use(&settings).await? {
                 let assets = open::watched_assets(&log.data.value).await?;
-                let indexed = Log::foreign(settings, assets).await?.index().await?;
+                let indexed = ForeignLog::open(settings, assets).await?.index().await?;
                 let (log, entries) = (&log.shortname.value, indexed.to - indexed.from);
                 tracing::info!(log, entries, "built the dedup index before the hand-over");
                 most = most.max(entries);
