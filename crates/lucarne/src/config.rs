@@ -83,13 +83,28 @@ const NO_FILE: &str = "name the file with `-c FILE` (default: `lucarne.yaml` in 
                        directory), or write it as in docs/getting-started.md and run `lucarne \
                        init`; `lucarne demo` creates and runs an example";
 
-/// Returns the problem of a configuration file that cannot be read. The remedy follows if the file
-/// does not exist.
-pub(crate) fn unreadable(error: &io::Error, remedy: &str) -> String {
-    match error.kind() {
+/// Reads a configuration file, or reports the reason why the file cannot be read. The remedy
+/// follows if the file does not exist.
+pub(crate) fn text_of(path: &Path, remedy: &str, report: &mut Report) -> Option<String> {
+    let error = match files::named(path, || read_text(path)) {
+        Ok(text) => return Some(text),
+        Err(error) => error,
+    };
+    let message = match error.kind() {
         io::ErrorKind::NotFound => format!("cannot be read: {error}: {remedy}"),
         _ => format!("cannot be read: {error}"),
-    }
+    };
+    report.problem(None, "", message);
+    None
+}
+
+/// Parses a configuration file, or reports the reason why it is not YAML.
+pub(crate) fn tree_of(yaml: &str, report: &mut Report) -> Option<Node> {
+    let parsed = tree::parse(yaml).map_err(|error| {
+        let message = format!("is not YAML: {}", error.message);
+        report.problem(Some(error.line), "", message);
+    });
+    parsed.ok()
 }
 
 /// Configuration of `lucarne serve`, without problems.
@@ -125,33 +140,16 @@ impl Config {
     /// logs with problems are left out.
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match files::named(path, || read_text(path)) {
-            Ok(yaml) => {
-                let directory = path.parent().unwrap_or(Path::new(""));
-                Config::parse(&yaml, directory, &mut report)
-            }
-            Err(error) => {
-                report.problem(None, "", unreadable(&error, NO_FILE));
-                None
-            }
-        };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let yaml = text_of(path, NO_FILE, &mut report);
+        let config = yaml.and_then(|yaml| Config::parse(&yaml, directory, &mut report));
         (config, report)
     }
 
     /// Parses `yaml`. Relative paths are relative to `directory`. The files that the configuration
     /// names are checked, too.
     pub fn parse(yaml: &str, directory: &Path, report: &mut Report) -> Option<Config> {
-        let root = match tree::parse(yaml) {
-            Ok(root) => root,
-            Err(error) => {
-                report.problem(
-                    Some(error.line),
-                    "",
-                    format!("is not YAML: {}", error.message),
-                );
-                return None;
-            }
-        };
+        let root = tree_of(yaml, report)?;
         let mut config = Config::of_tree(&root, directory, None, report)?;
         config.digest = Some(files::digest(yaml.as_bytes()));
         Some(config)

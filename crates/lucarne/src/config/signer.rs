@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use lucarne_ct::{KeyHolder, given_public_key};
 use lucarne_log::{Signer, SignerClient};
-use lucarne_settings::{Located, Node, Reader, Report, Section, Value, read_text, tree};
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value};
 
 use super::keys::identity::KEYS;
 use super::keys::signer::{self as file, log as of_log};
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
-use super::{secret, unreadable};
+use super::{secret, text_of, tree_of};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "name the file with `-c FILE` (default: `signer.yaml` in the working \
@@ -34,28 +34,14 @@ impl SignerConfig {
     /// Reads the file at `path`. The configuration is complete only if the report has no problems.
     pub(crate) fn read(path: &Path) -> (Option<Self>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match read_text(path) {
-            Ok(yaml) => {
-                let directory = path.parent().unwrap_or(Path::new(""));
-                Self::parse(&yaml, directory, &mut report)
-            }
-            Err(error) => {
-                report.problem(None, "", unreadable(&error, NO_FILE));
-                None
-            }
-        };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let yaml = text_of(path, NO_FILE, &mut report);
+        let config = yaml.and_then(|yaml| Self::parse(&yaml, directory, &mut report));
         (config, report)
     }
 
     fn parse(yaml: &str, directory: &Path, report: &mut Report) -> Option<Self> {
-        let root = match tree::parse(yaml) {
-            Ok(root) => root,
-            Err(error) => {
-                let message = format!("is not YAML: {}", error.message);
-                report.problem(Some(error.line), "", message);
-                return None;
-            }
-        };
+        let root = tree_of(yaml, report)?;
         let top = Section::open(&root, "", &file::TABLE.names(), report)?;
         let logs = logs(&top, directory, report);
         let mut reader = Reader::new(top, "", directory, report);

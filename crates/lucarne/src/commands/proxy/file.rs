@@ -5,11 +5,11 @@ use std::path::Path;
 use lucarne_mint::{KeyType, UnknownKeyType};
 use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
 use lucarne_settings::values::parsed;
-use lucarne_settings::{Node, Reader, Report, Section, Table, Value, read_text, tree};
+use lucarne_settings::{Node, Reader, Report, Section, Table, Value};
 
 use super::config::{self, Config, Pair, Through, action};
 use super::keys::{entries, top};
-use crate::config::{Secret, unreadable};
+use crate::config::{Secret, text_of, tree_of};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has a default \
@@ -18,22 +18,10 @@ const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has 
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     let mut config = Config::default();
-    let yaml = match read_text(path) {
-        Ok(yaml) => yaml,
-        Err(error) => {
-            report.problem(None, "", unreadable(&error, NO_FILE));
-            return config;
-        }
-    };
-    match tree::parse(&yaml) {
-        Ok(root) => {
-            let directory = path.parent().unwrap_or(Path::new(""));
-            read_top(&root, directory, &mut config, report);
-        }
-        Err(error) => {
-            let message = format!("is not YAML: {}", error.message);
-            report.problem(Some(error.line), "", message);
-        }
+    let yaml = text_of(path, NO_FILE, report);
+    if let Some(root) = yaml.and_then(|yaml| tree_of(&yaml, report)) {
+        let directory = path.parent().unwrap_or(Path::new(""));
+        read_top(&root, directory, &mut config, report);
     }
     config
 }
