@@ -81,11 +81,6 @@ impl Host {
         }
     }
 
-    /// Returns whether this is a wildcard for all hosts one label below a domain.
-    pub fn is_wildcard(&self) -> bool {
-        self.as_str().starts_with("*.")
-    }
-
     /// Returns the wildcard that covers this host and its siblings: `*.example.com` for
     /// `www.example.com`.
     ///

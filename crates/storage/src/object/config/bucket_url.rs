@@ -99,18 +99,6 @@ impl ObjectStoreConfig {
             }
         }
     }
-
-    /// Returns the endpoint if its requests are unencrypted (`http://`).
-    pub fn plain_endpoint(&self) -> Option<&str> {
-        let endpoint = match &self.bucket {
-            Bucket::S3(s3) => &s3.endpoint,
-            Bucket::Gcs(gcs) => &gcs.endpoint,
-            Bucket::Azure(azure) => &azure.endpoint,
-        };
-        endpoint
-            .as_deref()
-            .filter(|endpoint| endpoint.starts_with("http://"))
-    }
 }
 
 /// Parses `none` or a file; `None` leaves the choice to the environment.
@@ -163,7 +151,6 @@ mod tests {
         let read = |url| ObjectStoreConfig::from_url(url).unwrap();
         let s3 = read("s3://logs/locks?endpoint=http://127.0.0.1:9000&region=eu&style=path");
         assert_eq!(s3.key_prefix, "locks/");
-        assert_eq!(s3.plain_endpoint(), Some("http://127.0.0.1:9000"));
         assert_eq!(s3.location(), "s3://logs/locks/ at http://127.0.0.1:9000");
         let gcs = read("gs://logs?endpoint=http://localhost:4443&credentials=none");
         assert!(matches!(&gcs.bucket, Bucket::Gcs(gcs) if gcs.anonymous));
