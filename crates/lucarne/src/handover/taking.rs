@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use lucarne_log::{Log, State};
+use lucarne_log::{ForeignLog, Log, State};
 use tokio::time::timeout;
 
 use super::doorway::{Candidates, Doorway, Estate};
