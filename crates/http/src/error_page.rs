@@ -132,7 +132,8 @@ mod tests {
             [
                 "Refused submissions",
                 "Submissions without a verdict",
-                "Refused reads"
+                "Refused reads",
+                "Refused requests to a witness"
             ]
         );
         let entries: Vec<_> = sections.iter().flat_map(|s| &s.entries).collect();

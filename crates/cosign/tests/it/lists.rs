@@ -5,7 +5,7 @@ use lucarne_ct::LogKey;
 
 use super::*;
 
-const VKEY: &str = "example.com/foo+530d903a+AekyUL0aytVz0L5eQYCmI1gO3gDNkPdsQyW0fJmKGTdD";
+const VKEY: &str = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k";
 
 fn ml_dsa(origin: &str) -> String {
     let key = Cosigner::ml_dsa_44(origin, &[4; 32]).unwrap();

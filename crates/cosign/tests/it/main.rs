@@ -58,7 +58,8 @@ async fn send(
     witness: &Witness,
     request: &AddCheckpoint,
 ) -> Result<Vec<NoteSignature>, lucarne_cosign::Refusal> {
-    witness.add_checkpoint(request, NOW).await
+    let request = AddCheckpoint::parse(request.to_string().as_bytes())?;
+    witness.add_checkpoint(&request, NOW).await
 }
 
 /// Verifies that the note with these lines has a cosignature of each key, and returns their time.

@@ -13,7 +13,7 @@ async fn request(witness: &Witness, subtree: Subtree) -> SignSubtree {
 }
 
 fn sign(witness: &Witness, request: &SignSubtree) -> Result<Vec<NoteSignature>, Refusal> {
-    witness.sign_subtree(request)
+    witness.sign_subtree(&SignSubtree::parse(request.to_string().as_bytes())?)
 }
 
 #[tokio::test]
