@@ -25,6 +25,9 @@ mod logs;
 #[path = "../crates/log/src/data/record.rs"]
 mod record;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../crates/cosign/src/mirror/upload.rs"]
+mod upload;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../crates/cosign/src/request.rs"]
 mod witness;
 
@@ -33,8 +36,8 @@ mod witness;
 macro_rules! with_targets {
     ($macro:ident) => {
         $macro! {
-            batch ccadb_csv certificate chain_json checkpoint cosigned lint log_list note
-            ocsp_scts policy precert_tbs roots_pem round_record sct_json sct_list signature
+            batch ccadb_csv certificate chain_json checkpoint cosigned lint log_list mirror_upload
+            note ocsp_scts policy precert_tbs roots_pem round_record sct_json sct_list signature
             signed_checkpoint signer_request submission tile_leaf tile_path tlog_proof vkey
             witness_list witness_request
         }

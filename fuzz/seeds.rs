@@ -119,7 +119,29 @@ fn cosigned(seeds: &mut Seeds, text: &str, time: u64) -> Outcome {
             seeds.add("witness_request", format!("{first}{proof}\n{note}"));
         }
     }
+    uploads(seeds);
     Ok(())
+}
+
+/// Adds uploads to a mirror: each with a ticket, and packages of entries of two bytes.
+fn uploads(seeds: &mut Seeds) {
+    for (start, end) in [(0_u64, 0_u64), (0, 2), (255, 258), (300, 299)] {
+        for hashes in [0_u8, 63, 64] {
+            let mut body = [0, ORIGIN.len() as u8].to_vec();
+            body.extend_from_slice(ORIGIN.as_bytes());
+            body.extend_from_slice(&start.to_be_bytes());
+            body.extend_from_slice(&end.to_be_bytes());
+            body.extend_from_slice(b"\0\x06ticket");
+            for index in start..end {
+                body.extend_from_slice(b"\0\x02ab");
+                if index % 256 == 255 || index + 1 == end {
+                    body.push(hashes);
+                    body.resize(body.len() + usize::from(hashes) * 32, 7);
+                }
+            }
+            seeds.add("mirror_upload", body);
+        }
+    }
 }
 
 /// Returns an OCSP response (RFC 6960 section 4.2.1) with this list of SCTs.

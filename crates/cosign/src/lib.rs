@@ -10,6 +10,7 @@
 //! | [`logs`] | the logs that the witness knows, and their keys | C2SP tlog-witness |
 //! | [`list`] | log lists | `logs/v0` of witness networks, log list v3 |
 //! | [`witness`] | the checks, the record of each origin, and the cosignatures | C2SP tlog-witness |
+//! | [`mirror`] | the bodies of uploads to mirrors | C2SP tlog-mirror |
 //! | [`memory`] | the logs of earlier lists | |
 //! | [`evidence`] | checkpoints that contradict the recorded checkpoint | |
 //!
@@ -22,6 +23,7 @@ pub mod evidence;
 pub mod list;
 pub mod logs;
 pub mod memory;
+pub mod mirror;
 pub mod request;
 pub mod witness;
 
