@@ -14,7 +14,7 @@ use lucarne_tlog::{
 };
 use parking_lot::RwLock;
 
-use self::record::Record;
+pub(crate) use self::record::{Record, Recorded, Slot};
 use crate::evidence::{Contradiction, Evidence};
 use crate::logs::{ListedLog, LogKeys};
 use crate::request::{AddCheckpoint, Malformed, SignSubtree};
@@ -86,6 +86,9 @@ pub enum Refusal {
     /// The proof is invalid (status 422).
     #[error("the checkpoint is not proven to be consistent: {0}")]
     Proof(#[from] ProofError),
+    /// The tree is larger than any mirror can store (status 422).
+    #[error("the checkpoint has {0} entries: a mirror stores at most 2^40")]
+    TooLarge(u64),
     /// The witness has no key that cosigns subtrees (status 404).
     #[error("this witness does not cosign subtrees")]
     NoSubtrees,
@@ -203,7 +206,7 @@ impl Witness {
     /// can use the same lock, one after the other. It has the public key of the witness, because
     /// each witness of a lock has its own view of a log.
     pub fn record_key(&self, origin: &str) -> LogId {
-        self.lock_key("witness log\n", origin)
+        self.lock_key(Slot::Cosigned.kind(), origin)
     }
 
     /// Returns Sunlight's key of a value of this witness in the lock. The zero bytes of a `NULL` in
@@ -230,62 +233,117 @@ impl Witness {
         request: &AddCheckpoint,
         now: u64,
     ) -> Result<Vec<NoteSignature>, Refusal> {
-        let origin = &request.checkpoint.origin;
-        let signatures = self.trusted_signatures(request)?;
-        let key = self.record_key(origin);
-        for _ in 0..ATTEMPTS {
-            let stored = self.lock.load(&key).await?;
-            let recorded = self.recorded(origin, stored.as_deref())?;
-            self.verify(request, &signatures, recorded.as_ref()).await?;
+        self.record(Slot::Cosigned, request, now).await
+    }
 
-            let latest = recorded.as_ref().map_or(0, |record| record.time);
-            let lag = latest.saturating_sub(now);
-            if lag > MAX_CLOCK_LAG {
-                return Err(Refusal::Clock(lag));
-            }
-            let time = latest.max(now);
-            // A replay would record the same statements again.
-            if let Some(record) = recorded.as_ref().filter(|record| record.time == time)
-                && record.has(&request.note.text, &signatures)
-                && let Some(cosignatures) = record.cosignatures(&self.cosigners)
-            {
-                return Ok(cosignatures);
-            }
-            let cosignatures = self.cosign(&request.note.text, time)?;
-            let new = SignedNote {
-                text: request.note.text.clone(),
-                signatures: [&signatures[..], &cosignatures].concat(),
-            };
-            let new = new.encode();
-            let swapped = match &stored {
-                Some(old) => self.lock.replace(&key, old, new.as_bytes()).await,
-                None => self.lock.create(&key, new.as_bytes()).await,
-            };
-            match swapped {
-                Ok(()) => return Ok(cosignatures),
-                // Another request was faster: its checkpoint is the recorded one now.
-                Err(LockError::Conflict { .. } | LockError::Exists { .. }) => {}
-                Err(error) => return Err(error.into()),
+    /// Records a checkpoint like [`add_checkpoint`](Self::add_checkpoint), in any slot.
+    pub(crate) async fn record(
+        &self,
+        slot: Slot,
+        request: &AddCheckpoint,
+        now: u64,
+    ) -> Result<Vec<NoteSignature>, Refusal> {
+        let (origin, text) = (&request.checkpoint.origin, &request.note.text);
+        let lines = self.trusted_signatures(request)?;
+        for _ in 0..ATTEMPTS {
+            let recorded = self.recorded(slot, origin).await?;
+            self.verify(request, &lines, recorded.record.as_ref())
+                .await?;
+            if let Some((new, _)) = self.replaced(&recorded, text, &lines, now).await? {
+                return Ok(new);
             }
         }
-        let stored = self.lock.load(&key).await?;
-        let recorded = self.recorded(origin, stored.as_deref())?;
+        let recorded = self.recorded(slot, origin).await?.record;
         match recorded.map_or(0, |record| record.checkpoint.size) {
             size if size == request.old => Err(Refusal::Busy),
             size => Err(Refusal::Stale(size)),
         }
     }
 
-    /// Parses the value of a log in the lock. Sunlight creates an empty value for a new log.
-    fn recorded(&self, origin: &str, stored: Option<&[u8]>) -> Result<Option<Record>, Refusal> {
-        let stored = stored.filter(|stored| !stored.is_empty());
-        let record = stored.map(|stored| Record::parse(stored, origin, &self.cosigners));
+    /// Cosigns a checkpoint that the caller has verified, and replaces the record. Returns the
+    /// cosignatures and the note; `None` if another request has replaced the record.
+    pub(crate) async fn replaced(
+        &self,
+        recorded: &Recorded,
+        text: &str,
+        lines: &[NoteSignature],
+        now: u64,
+    ) -> Result<Option<(Vec<NoteSignature>, SignedNote)>, Refusal> {
+        let Recorded {
+            slot,
+            stored,
+            record,
+            key,
+        } = recorded;
+        let latest = record.as_ref().map_or(0, |record| record.time);
+        let lag = latest.saturating_sub(now);
+        if lag > MAX_CLOCK_LAG {
+            return Err(Refusal::Clock(lag));
+        }
+        let time = latest.max(now);
+        let cosigners = self.signers(*slot);
+        // A replay would record the same statements again.
+        if let Some(record) = record.as_ref().filter(|record| record.time == time)
+            && record.has(text, lines)
+            && let Some(cosignatures) = record.cosignatures(cosigners)
+        {
+            return Ok(Some((cosignatures, record.note.clone())));
+        }
+        let cosign = cosigners.iter().map(|cosigner| cosigner.cosign(text, time));
+        let cosignatures: Vec<_> = cosign.collect::<Result<_, _>>()?;
+        let note = SignedNote {
+            text: text.to_owned(),
+            signatures: [lines, &cosignatures].concat(),
+        };
+        let new = note.encode();
+        let swapped = match stored {
+            Some(old) => self.lock.replace(key, old, new.as_bytes()).await,
+            None => self.lock.create(key, new.as_bytes()).await,
+        };
+        match swapped {
+            Ok(()) => Ok(Some((cosignatures, note))),
+            // Another request was faster: its checkpoint is the recorded one now.
+            Err(LockError::Conflict { .. } | LockError::Exists { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the keys that cosign the checkpoints in a slot.
+    fn signers(&self, slot: Slot) -> &[Cosigner] {
+        match slot {
+            Slot::Cosigned | Slot::Mirror => &self.cosigners,
+            Slot::Pending => &[],
+        }
+    }
+
+    /// Returns the record of a note that was stored in a slot.
+    pub(crate) fn parsed(
+        &self,
+        slot: Slot,
+        origin: &str,
+        note: &SignedNote,
+    ) -> Result<Record, Refusal> {
+        let record = Record::parse(note.encode().as_bytes(), origin, self.signers(slot));
+        record.map_err(|reason| Refusal::Record(origin.to_owned(), reason))
+    }
+
+    /// Reads the value of a log in the lock. Sunlight creates an empty value for a new log.
+    pub(crate) async fn recorded(&self, slot: Slot, origin: &str) -> Result<Recorded, Refusal> {
+        let key = self.lock_key(slot.kind(), origin);
+        let stored = self.lock.load(&key).await?;
+        let note = stored.as_deref().filter(|stored| !stored.is_empty());
+        let record = note.map(|note| Record::parse(note, origin, self.signers(slot)));
         let damaged = |reason| Refusal::Record(origin.to_owned(), reason);
-        record.transpose().map_err(damaged)
+        Ok(Recorded {
+            record: record.transpose().map_err(damaged)?,
+            slot,
+            key,
+            stored,
+        })
     }
 
     /// Compares a checkpoint with the recorded one.
-    async fn verify(
+    pub(crate) async fn verify(
         &self,
         request: &AddCheckpoint,
         signatures: &[NoteSignature],
@@ -377,8 +435,7 @@ impl Witness {
     /// # Errors
     /// [`Refusal::Lock`], [`Refusal::Record`].
     pub async fn checkpoint(&self, origin: &str) -> Result<Option<SignedNote>, Refusal> {
-        let stored = self.lock.load(&self.record_key(origin)).await?;
-        let record = self.recorded(origin, stored.as_deref())?;
+        let record = self.recorded(Slot::Cosigned, origin).await?.record;
         let cosigned = record.filter(|record| record.time > 0);
         Ok(cosigned.map(|record| record.note))
     }
@@ -406,7 +463,10 @@ impl Witness {
     }
 
     /// Returns the signature lines of the log's trusted keys, all verified.
-    fn trusted_signatures(&self, request: &AddCheckpoint) -> Result<Vec<NoteSignature>, Refusal> {
+    pub(crate) fn trusted_signatures(
+        &self,
+        request: &AddCheckpoint,
+    ) -> Result<Vec<NoteSignature>, Refusal> {
         let (origin, note) = (&request.checkpoint.origin, &request.note);
         let unknown = || Refusal::UnknownLog(origin.clone());
         let logs = self.logs();
@@ -431,12 +491,5 @@ impl Witness {
             return Err(Refusal::Untrusted(reason.to_owned()));
         }
         Ok(trusted)
-    }
-
-    fn cosign(&self, text: &str, time: u64) -> Result<Vec<NoteSignature>, CosignError> {
-        let cosigners = self.cosigners.iter();
-        cosigners
-            .map(|cosigner| cosigner.cosign(text, time))
-            .collect()
     }
 }

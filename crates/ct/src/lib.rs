@@ -118,7 +118,7 @@ pub use roots::{Root, RootError, Roots, SkippedRoot};
 pub use sct::{Sct, SctError};
 pub use sct_finding::{LoggedEntries, MOST_SCTS, SctFinding, SeenSct, UnreadSct, read_scts};
 pub use sct_list::{SctList, delivered_entry, embedded_entry, encode_sct_list};
-pub use seed::witness_cosigners;
+pub use seed::{mirror_cosigner, witness_cosigners};
 pub use signature::is_issued_by;
 pub use tile_entries::{TileEntries, TileEntry};
 pub use trimmed_entry::TrimmedEntry;

@@ -43,6 +43,22 @@ pub fn witness_cosigners(seed: &[u8; SEED_LEN], name: &str) -> Result<[Cosigner;
     ])
 }
 
+/// Derives the cosigner of the mirror with this name, and the secret of its tickets.
+///
+/// # Errors
+/// See [`witness_cosigners`].
+pub fn mirror_cosigner(
+    seed: &[u8; SEED_LEN],
+    name: &str,
+) -> Result<(Cosigner, [u8; 32]), KeyError> {
+    let derived = |salt: &[u8]| stretch(seed, salt, name.as_bytes()).ok_or(KeyError::Derivation);
+    let key = derived(b"sunlight ML-DSA-44 mirror key")?;
+    Ok((
+        Cosigner::ml_dsa_44(name, &key)?,
+        derived(b"lucarne mirror tickets")?,
+    ))
+}
+
 /// HKDF-SHA-256.
 fn stretch(seed: &[u8], salt: &[u8], info: &[u8]) -> Option<[u8; 32]> {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, salt);

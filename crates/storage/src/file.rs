@@ -49,7 +49,11 @@ pub(crate) const OTHER_BYTES: u64 = 1 << 30;
 /// Returns the maximum length in bytes of the file at this path of a log.
 pub fn max_file_bytes(path: &str) -> u64 {
     match path.split_once('/') {
-        Some(("tile", rest)) if rest.starts_with("data/") || rest.starts_with("names/") => {
+        Some(("tile", rest))
+            if ["data/", "names/", "entries/"]
+                .iter()
+                .any(|it| rest.starts_with(it)) =>
+        {
             DATA_TILE_BYTES
         }
         Some(("tile", _)) => HASH_TILE_BYTES,

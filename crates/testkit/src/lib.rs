@@ -17,6 +17,7 @@
 //! | [`tls_client`], [`tls_server`] | TLS with given certificates and protocols |
 //! | [`Audit`], [`Report`] | a check of a log from outside |
 //! | [`check_exposition`] | a strict check of metrics |
+//! | [`PushedLog`] | a log in memory whose entries are uploaded to mirrors |
 //! | [`SignedLog`] | a log in memory that signs two histories |
 //! | [`Corpus`], [`corpus()`], [`takeover()`] | real certificates, and directories of other logs |
 //! | [`ObjectStore`], [`Bucket`], [`DatabaseServer`] | real stores and databases on loopback |
@@ -47,6 +48,7 @@ mod network;
 mod place;
 mod power_cut;
 mod process;
+mod pushed_log;
 mod secret_manager;
 mod server;
 mod service;
@@ -78,6 +80,7 @@ pub use nix::errno::Errno;
 pub use place::Place;
 pub use power_cut::{Disk, Luck};
 pub use process::{Usage, usage};
+pub use pushed_log::PushedLog;
 pub use rustix::process::Signal;
 pub use secret_manager::SecretManager;
 pub use server::{Launch, Server, free_port};

@@ -13,8 +13,10 @@ pub const MAX_TREE_SIZE: u64 = 1 << 40;
 /// The highest level of hash tiles (C2SP static-ct-api: "between 0 and 5").
 pub const MAX_LEVEL: u8 = 5;
 
-/// Prefix of the path of a names tile.
+/// Prefixes of the paths of data tiles, names tiles and entry bundles.
+const DATA: &str = "tile/data/";
 const NAMES: &str = "tile/names/";
+const ENTRIES: &str = "tile/entries/";
 
 /// The content of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,9 +141,19 @@ impl Tile {
     /// CT logs): `tile/names/x001/234.p/5`. Returns `None` for a hash tile.
     #[must_use]
     pub fn names_path(&self) -> Option<String> {
+        self.path_below(NAMES)
+    }
+
+    /// Returns the path of the entry bundle (C2SP tlog-tiles, "Log Entries") for this data tile:
+    /// `tile/entries/x001/234.p/5`. Returns `None` for a hash tile.
+    #[must_use]
+    pub fn entries_path(&self) -> Option<String> {
+        self.path_below(ENTRIES)
+    }
+
+    fn path_below(&self, prefix: &str) -> Option<String> {
         let path = self.path();
-        let place = path.strip_prefix("tile/data/")?;
-        Some(format!("{NAMES}{place}"))
+        Some(format!("{prefix}{}", path.strip_prefix(DATA)?))
     }
 
     /// Returns the data tile whose names tile has this path.
@@ -149,8 +161,20 @@ impl Tile {
     /// # Errors
     /// If the path is not the path of a names tile.
     pub fn parse_names(path: &str) -> Result<Self, TilePathError> {
-        let place = path.strip_prefix(NAMES).ok_or(TilePathError::Shape)?;
-        Self::parse(&format!("tile/data/{place}"))
+        Self::parse_below(NAMES, path)
+    }
+
+    /// Returns the data tile whose entry bundle has this path.
+    ///
+    /// # Errors
+    /// If the path is not the path of an entry bundle.
+    pub fn parse_entries(path: &str) -> Result<Self, TilePathError> {
+        Self::parse_below(ENTRIES, path)
+    }
+
+    fn parse_below(prefix: &str, path: &str) -> Result<Self, TilePathError> {
+        let place = path.strip_prefix(prefix).ok_or(TilePathError::Shape)?;
+        Self::parse(&format!("{DATA}{place}"))
     }
 
     /// Returns the full tile at this position.
@@ -206,7 +230,7 @@ impl Tile {
 impl fmt::Display for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.level {
-            Level::Data => f.write_str("tile/data/")?,
+            Level::Data => f.write_str(DATA)?,
             Level::Hashes(level) => write!(f, "tile/{level}/")?,
         }
         write_index(f, self.index / 1000)?;

@@ -1,13 +1,46 @@
 //! The record of an origin: the latest cosigned checkpoint, as a signed note in the lock.
 
+use lucarne_storage::LogId;
 use lucarne_tlog::{Checkpoint, Cosigner, NoteSignature, SignedNote};
 
 /// The latest cosigned checkpoint of a log.
-pub(super) struct Record {
-    pub(super) note: SignedNote,
-    pub(super) checkpoint: Checkpoint,
+pub(crate) struct Record {
+    pub(crate) note: SignedNote,
+    pub(crate) checkpoint: Checkpoint,
     /// Latest time of a cosignature, in seconds since 1970. 0 if all keys of the witness are new.
-    pub(super) time: u64,
+    pub(crate) time: u64,
+}
+
+/// The checkpoints of a log that the lock has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The latest checkpoint that a witness has cosigned.
+    Cosigned,
+    /// The pending checkpoint of a mirror: it has signatures of the log alone, and no time.
+    Pending,
+    /// The latest checkpoint that a mirror has cosigned.
+    Mirror,
+}
+
+impl Slot {
+    /// Returns the part of the key in the lock that differs between the slots.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Cosigned => "witness log\n",
+            Self::Pending => "mirror pending\n",
+            Self::Mirror => "mirror log\n",
+        }
+    }
+}
+
+/// The value of a slot.
+pub(crate) struct Recorded {
+    /// `None` if there is no checkpoint yet.
+    pub(crate) record: Option<Record>,
+    pub(crate) slot: Slot,
+    pub(crate) key: LogId,
+    /// The value in the lock, which a new value replaces.
+    pub(crate) stored: Option<Vec<u8>>,
 }
 
 impl Record {
@@ -15,7 +48,7 @@ impl Record {
     ///
     /// # Errors
     /// The reason why the note is not a record of this origin, as text.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         stored: &[u8],
         origin: &str,
         cosigners: &[Cosigner],
@@ -39,13 +72,13 @@ impl Record {
     }
 
     /// Returns whether the record has this text and these lines.
-    pub(super) fn has(&self, text: &str, lines: &[NoteSignature]) -> bool {
+    pub(crate) fn has(&self, text: &str, lines: &[NoteSignature]) -> bool {
         let recorded = &self.note.signatures;
         self.note.text == text && lines.iter().all(|line| recorded.contains(line))
     }
 
     /// Returns a cosignature of each cosigner; `None` if a cosigner has none.
-    pub(super) fn cosignatures(&self, cosigners: &[Cosigner]) -> Option<Vec<NoteSignature>> {
+    pub(crate) fn cosignatures(&self, cosigners: &[Cosigner]) -> Option<Vec<NoteSignature>> {
         let line = |cosigner: &Cosigner| {
             let key = cosigner.verifier();
             let mut lines = self.note.signatures.iter();

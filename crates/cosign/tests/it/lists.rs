@@ -143,7 +143,7 @@ async fn logs_of_lists_are_remembered() {
     assert_eq!(skipped, reasons);
     assert_eq!(two.logs().origins().len(), 2);
     let keys = vec![Cosigner::ed25519("witness.example/w2", &[9; 32]).unwrap()];
-    let other = Witness::new(keys, known(&[]), Arc::new(lock.clone())).unwrap();
+    let other = Witness::new(keys, super::known(&[]), Arc::new(lock.clone())).unwrap();
     assert!(other.remembered().await.unwrap().is_empty());
 }
 

@@ -4,6 +4,8 @@
 mod add_checkpoint;
 mod evidence;
 mod lists;
+mod mirror;
+mod mirror_crashes;
 mod sign_subtree;
 
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
 use lucarne_storage::{Lock, LockError, LogId, MemoryLock, StoreDate};
-use lucarne_testkit::SignedLog as Log;
+use lucarne_testkit::{PushedLog, SignedLog as Log};
 use lucarne_tlog::*;
 use tokio::sync::Barrier;
 

@@ -1,0 +1,179 @@
+//! The state of a mirrored log: loading, progress, and the commit of a checkpoint.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use lucarne_storage::{Asset, AssetKind, LockError};
+use lucarne_tlog::{Checkpoint, NoteSignature, SignedNote};
+
+use super::ticket::Target;
+use super::tree::{Tree, TreeError};
+use super::{Mirror, MirroredLog, State, UploadRefusal, superseded, unsigned};
+use crate::witness::{Refusal, Slot};
+
+/// A checkpoint that is published, with the signatures of the log and of the mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The signed note.
+    pub note: Bytes,
+    /// Number of entries.
+    pub size: u64,
+    /// Time of the cosignature, in seconds since 1970.
+    pub time: u64,
+}
+
+/// The path of the checkpoint.
+const CHECKPOINT: &str = "checkpoint";
+
+impl Mirror {
+    /// Loads the states of all logs. A log that cannot be loaded is loaded by its next request.
+    /// Returns the errors.
+    pub async fn open(&self) -> Vec<(&str, UploadRefusal)> {
+        let mut errors = Vec::new();
+        for log in self.logs.values() {
+            let loaded = self.loaded(log, &mut *log.state.lock().await).await.err();
+            errors.extend(loaded.map(|error| (log.origin.as_str(), error)));
+        }
+        errors
+    }
+
+    /// Returns the state of a log, from the lock and the store if it is not in memory.
+    pub(super) async fn loaded<'s>(
+        &self,
+        log: &MirroredLog,
+        state: &'s mut Option<State>,
+    ) -> Result<&'s mut State, UploadRefusal> {
+        if state.is_none() {
+            *state = Some(self.load(log).await?);
+        }
+        state.as_mut().ok_or(UploadRefusal::NoPending)
+    }
+
+    async fn load(&self, log: &MirroredLog) -> Result<State, UploadRefusal> {
+        let (witness, origin) = (&self.witness, &log.origin);
+        let mirrored = witness.recorded(Slot::Mirror, origin).await?.record;
+        if let Some(pending) = witness.recorded(Slot::Pending, origin).await?.record {
+            log.see(&pending.checkpoint);
+        }
+        let progress = witness.lock().load(&self.progress_key(log)).await?;
+        let (size, root) = match (&mirrored, unsigned(progress, origin)) {
+            (Some(record), (size, _)) if record.checkpoint.size >= size => {
+                (record.checkpoint.size, record.checkpoint.root)
+            }
+            (_, progress) => progress,
+        };
+        let tree = Tree::load(log.assets.clone(), log.format, size, root).await?;
+        if let Some(record) = &mirrored {
+            // A crash may have prevented the publication.
+            self.publish(log, &record.note, record.checkpoint.size, record.time)
+                .await?;
+        }
+        Ok(State { tree, mirrored })
+    }
+
+    fn progress_key(&self, log: &MirroredLog) -> [u8; 32] {
+        self.witness.lock_key("mirror progress\n", &log.origin)
+    }
+
+    /// Makes the entries durable, so that an upload continues after a restart.
+    pub(super) async fn save_progress(
+        &self,
+        log: &MirroredLog,
+        state: &mut State,
+    ) -> Result<(), UploadRefusal> {
+        let size = state.tree.size();
+        if size == state.tree.durable().size() {
+            return Ok(());
+        }
+        let root = state.tree.flush(size, state.mirrored_size()).await?;
+        let origin = log.origin.clone();
+        let progress = Checkpoint { origin, size, root }.to_string();
+        let (lock, key) = (self.witness.lock(), self.progress_key(log));
+        let saved = match lock.load(&key).await? {
+            Some(old) => lock.replace(&key, &old, progress.as_bytes()).await,
+            None => lock.create(&key, progress.as_bytes()).await,
+        };
+        match saved {
+            // Another process has stored entries of the same log, which are the same.
+            Ok(()) | Err(LockError::Conflict { .. } | LockError::Exists { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cosigns a checkpoint after all its entries are durable and were read back. The cosignatures
+    /// leave the mirror after the checkpoint is in the lock and published.
+    pub(super) async fn commit(
+        &self,
+        log: &MirroredLog,
+        state: &mut State,
+        target: &Target,
+        now: u64,
+    ) -> Result<Vec<NoteSignature>, UploadRefusal> {
+        let Checkpoint { size, root, .. } = target.checkpoint;
+        let recorded = self.witness.recorded(Slot::Mirror, &log.origin).await?;
+        let record = recorded.record.as_ref();
+        let before = record.map_or(0, |record| record.checkpoint.size);
+        if before > size {
+            // Another process has the same store, and is ahead.
+            return Err(Refusal::Busy.into());
+        }
+        if state.tree.flush(size, before).await? != root {
+            return Err(TreeError::Root { size, root }.into());
+        }
+        let own = |line: &&NoteSignature| {
+            let mut keys = self.witness.verifiers();
+            keys.any(|key| key.name() == line.name && key.id() == line.key_id)
+        };
+        let (text, lines) = (&target.note.text, target.note.signatures.iter());
+        let lines: Vec<_> = lines.filter(|line| !own(line)).cloned().collect();
+        let replaced = self.witness.replaced(&recorded, text, &lines, now).await?;
+        let (cosignatures, note) = replaced.ok_or(Refusal::Busy)?;
+        let record = self.witness.parsed(Slot::Mirror, &log.origin, &note)?;
+        self.publish(log, &note, size, record.time).await?;
+        state.mirrored = Some(record);
+        let full: Vec<_> = superseded(before, size)
+            .map(|tile| log.path(tile))
+            .collect();
+        if !full.is_empty()
+            && let Err(error) = log.assets.remove_partials(&full).await
+        {
+            tracing::warn!("partial tiles of {} stay: {error}", log.origin);
+        }
+        Ok(cosignatures)
+    }
+
+    async fn publish(
+        &self,
+        log: &MirroredLog,
+        note: &SignedNote,
+        size: u64,
+        time: u64,
+    ) -> Result<(), UploadRefusal> {
+        let note = Bytes::from(note.encode());
+        let published = Published {
+            note: note.clone(),
+            size,
+            time,
+        };
+        if log.published().is_some_and(|before| *before == published) {
+            return Ok(());
+        }
+        if log.assets.get(CHECKPOINT).await?.as_ref() != Some(&note) {
+            let checkpoint = Asset::new(CHECKPOINT, note, AssetKind::Checkpoint);
+            log.assets.publish(vec![checkpoint]).await?;
+        }
+        log.seen.fetch_max(size, Relaxed);
+        *log.published.lock() = Some(published.into());
+        Ok(())
+    }
+}
+
+impl MirroredLog {
+    /// Returns the path of a tile in the store.
+    fn path(&self, tile: lucarne_tlog::Tile) -> String {
+        match tile.level() {
+            lucarne_tlog::Level::Data => self.format.path(&tile),
+            lucarne_tlog::Level::Hashes(_) => tile.path(),
+        }
+    }
+}
