@@ -1,5 +1,5 @@
-//! An upload has the same head and packages in whatever pieces it arrives, and its packages are
-//! bundles of entries.
+//! An upload has the same head and packages in pieces of any size, and its packages are bundles of
+//! entries.
 
 use crate::upload::{Package, UploadHead, UploadReader, package_leaves};
 

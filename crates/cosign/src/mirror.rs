@@ -395,7 +395,7 @@ impl Upload<'_> {
             saved.map(|()| Uploaded::Partial(mirror.info(target, next)))
         };
         if finished.is_err() {
-            // The next request loads what is durable.
+            // The next request loads the durable entries.
             *guard = None;
         }
         finished

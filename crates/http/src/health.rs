@@ -8,8 +8,10 @@ use lucarne_log::{Log, State};
 use lucarne_x509::now_ms;
 use serde::Serialize;
 
+use crate::mirror::MirrorService;
 use crate::reply::{Response, plain, value};
 use crate::served_certificate::{ServedCertificate, Validity, hosts};
+use crate::site::Cosigners;
 use crate::tls::Tls;
 use crate::witness::WitnessService;
 
@@ -22,6 +24,30 @@ struct Report<'a> {
     logs: Vec<LogReport<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<WitnessReport<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirror: Option<MirrorReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct MirrorReport<'a> {
+    name: &'a str,
+    healthy: bool,
+    logs: Vec<CopyReport<'a>>,
+}
+
+/// The copy of a log.
+#[derive(Serialize)]
+struct CopyReport<'a> {
+    origin: &'a str,
+    healthy: bool,
+    /// Entries of the mirror checkpoint.
+    entries: u64,
+    /// Entries that the log has, and the mirror checkpoint lacks.
+    lag: u64,
+    /// Unix time of the last cosignature.
+    cosigned: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -62,7 +88,7 @@ struct Check {
 /// reasons. A retired log need not run, but must be readable.
 pub(crate) async fn response<'a>(
     logs: impl Iterator<Item = &'a Log>,
-    witness: Option<&'a WitnessService>,
+    cosigners: &'a Cosigners,
     tls: Option<&Tls>,
     unapplied: Option<&'static str>,
 ) -> Response {
@@ -74,12 +100,14 @@ pub(crate) async fn response<'a>(
     let checks: Vec<_> = checks.chain(unapplied.map(configuration)).collect();
     // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
-    let witness = match witness {
+    let mirror = cosigners.mirror.as_deref().map(report_mirror);
+    let witness = match cosigners.witness.as_deref() {
         Some(witness) => Some(report_witness(witness).await),
         None => None,
     };
     let healthy = logs.iter().all(|log| log.healthy)
         && witness.as_ref().is_none_or(|witness| witness.healthy)
+        && mirror.as_ref().is_none_or(|mirror| mirror.healthy)
         && checks.iter().all(|check| check.ok);
     let (status, words) = if healthy {
         (StatusCode::OK, "ok")
@@ -91,6 +119,7 @@ pub(crate) async fn response<'a>(
         checks,
         logs,
         witness,
+        mirror,
     };
     let json = serde_json::to_vec_pretty(&report).unwrap_or_default();
     plain(status, &value::JSON, &value::NO_STORE, json)
@@ -141,6 +170,30 @@ async fn report(log: &Log) -> LogReport<'_> {
                 detail: log.public(&check.detail),
             })
             .collect(),
+    }
+}
+
+fn report_mirror(service: &MirrorService) -> MirrorReport<'_> {
+    let logs = service.mirror().logs().values().map(|log| {
+        let published = log.published();
+        let (entries, cosigned) = published.map_or((0, 0), |it| (it.size, it.time));
+        let detail = service.failure(log);
+        CopyReport {
+            origin: log.origin(),
+            healthy: detail.is_none(),
+            entries,
+            lag: log.seen().saturating_sub(entries),
+            cosigned,
+            detail,
+        }
+    });
+    let mut logs: Vec<_> = logs.collect();
+    logs.sort_by_key(|log| log.origin);
+    let mut keys = service.mirror().witness().verifiers();
+    MirrorReport {
+        name: keys.next().map_or("", |key| key.name()),
+        healthy: logs.iter().all(|log| log.healthy),
+        logs,
     }
 }
 
@@ -205,7 +258,8 @@ mod tests {
     #[tokio::test]
     async fn an_unapplied_configuration_is_reported_and_does_not_fail() {
         for (unapplied, reported) in [(None, false), (Some("edited"), true)] {
-            let response = response(std::iter::empty(), None, None, unapplied).await;
+            let response =
+                response(std::iter::empty(), &Cosigners::default(), None, unapplied).await;
             assert_eq!(response.status(), StatusCode::OK);
             let body = String::from_utf8_lossy(response.body().bytes()).into_owned();
             assert_eq!(body.contains("\"configuration\""), reported, "{body}");

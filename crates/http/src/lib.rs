@@ -22,7 +22,7 @@
 //! | `submission`, `get_roots`, `error_response` | the submission API, and its errors |
 //! | `monitoring`, `long_poll`, `feed` | the monitoring API, new checkpoints and entries |
 //! | `rfc6962` | the read endpoints of RFC 6962 |
-//! | [`WitnessService`] | the endpoints of a witness |
+//! | [`WitnessService`], [`MirrorService`] | the endpoints of a witness and of a mirror |
 //! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
 //! | `reply`, `body` | responses |
 //! | `pages`, `error_page`, `robots`, [`log_json`], `timestamp` | web pages, and the metadata of a log |
@@ -61,6 +61,7 @@ mod listener;
 mod logjson;
 mod long_poll;
 mod metrics;
+mod mirror;
 mod monitoring;
 mod pages;
 mod range;
@@ -86,6 +87,7 @@ pub use instances::{InstanceClient, InstanceKey, InstanceServer, ShortKey};
 pub use limits::Limits;
 pub use listener::{BindError, Listener};
 pub use logjson::log_json;
+pub use mirror::MirrorService;
 pub use read_limits::{
     Admission, Decision, MonotonicClock, PartialTile, Policy, Rate, ReadLimiter, ReadLimits,
     Reading, Refusal, Remainder, UNIT_BYTES,
@@ -93,7 +95,7 @@ pub use read_limits::{
 pub use route::PrefixError;
 pub use served_certificate::{ServedCertificate, Validity, hosts as tls_hosts};
 pub use serving::{Serving, serve};
-pub use site::{EndpointSet, Site};
+pub use site::{Cosigners, EndpointSet, Site};
 pub use tls::{Tls, TlsError};
 pub use trace::{Trace, TracedSubmission, Tracer};
 pub use witness::WitnessService;

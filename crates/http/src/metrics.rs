@@ -23,6 +23,7 @@ pub(crate) enum Endpoint {
     AddPreChain,
     CheckChain,
     AddCheckpoint,
+    AddEntries,
     SignSubtree,
     Witnessed,
     GetRoots,
@@ -48,6 +49,7 @@ impl Endpoint {
         Endpoint::AddPreChain,
         Endpoint::CheckChain,
         Endpoint::AddCheckpoint,
+        Endpoint::AddEntries,
         Endpoint::SignSubtree,
         Endpoint::Witnessed,
         Endpoint::GetRoots,
@@ -70,6 +72,7 @@ impl Endpoint {
             Endpoint::AddPreChain => "add-pre-chain",
             Endpoint::CheckChain => "check-chain",
             Endpoint::AddCheckpoint => "add-checkpoint",
+            Endpoint::AddEntries => "add-entries",
             Endpoint::SignSubtree => "sign-subtree",
             Endpoint::Witnessed => "witnessed",
             Endpoint::GetRoots => "get-roots",
@@ -93,15 +96,19 @@ impl Endpoint {
     pub(crate) fn is_read(self) -> bool {
         !matches!(
             self,
-            Endpoint::AddChain | Endpoint::AddPreChain | Endpoint::Checkpoint | Endpoint::Feed
+            Endpoint::AddChain
+                | Endpoint::AddPreChain
+                | Endpoint::AddEntries
+                | Endpoint::Checkpoint
+                | Endpoint::Feed
         )
     }
 }
 
 /// The statuses that this server sends. Any other status counts as 0.
-const STATUSES: [u16; 23] = [
-    200, 204, 206, 301, 303, 304, 400, 403, 404, 405, 408, 409, 410, 413, 415, 416, 421, 422, 429,
-    500, 501, 503, 0,
+const STATUSES: [u16; 24] = [
+    200, 202, 204, 206, 301, 303, 304, 400, 403, 404, 405, 408, 409, 410, 413, 415, 416, 421, 422,
+    429, 500, 501, 503, 0,
 ];
 
 fn slot(status: StatusCode) -> usize {

@@ -35,11 +35,11 @@ struct Head {
 }
 
 /// A file that is stored in gzip.
-struct Packed {
+struct Packed<'l> {
     stored: StoredFile,
     content_type: &'static HeaderValue,
-    /// The data tile, if it may also exist in zstd.
-    zstd: Option<Tile>,
+    /// The log and the data tile, if it may also exist in zstd.
+    zstd: Option<(&'l Log, Tile)>,
 }
 
 /// Maximum number of concurrent decompressions for one log. Few readers need decompressed tiles.
@@ -108,12 +108,40 @@ impl Monitoring {
             let packed = Packed {
                 stored,
                 content_type: &value::OCTETS,
-                zstd: Some(tile),
+                zstd: Some((log, tile)),
             };
-            return self.packed(log, packed, method, asked, client).await;
+            return self.packed(packed, method, asked, client).await;
         }
+        Self::unencoded(stored, &value::OCTETS, method, asked)
+    }
+
+    /// Responds with a file of a mirror that has entries.
+    pub(crate) async fn entries(
+        &self,
+        stored: StoredFile,
+        method: &Method,
+        asked: HeaderMap,
+        client: &Arc<Client>,
+    ) -> Response {
+        let packed = Packed {
+            stored,
+            content_type: &value::OCTETS,
+            zstd: None,
+        };
+        self.packed(packed, method, asked, client).await
+    }
+
+    /// Responds with an immutable file that is not compressible.
+    pub(crate) fn unencoded(
+        stored: StoredFile,
+        content_type: &'static HeaderValue,
+        method: &Method,
+        asked: HeaderMap,
+    ) -> Response {
         let etag = etag::of(&stored, ContentCoding::Identity);
-        immutable(stored.bytes, ContentCoding::Identity, &etag).respond(method, asked)
+        let mut representation = immutable(stored.bytes, ContentCoding::Identity, &etag);
+        representation.content_type = content_type;
+        representation.respond(method, asked)
     }
 
     /// Responds to `tile/names/<N>[.p/<W>]`: the names of a data tile's entries (the names tiles
@@ -136,13 +164,12 @@ impl Monitoring {
             content_type: &value::JSON_LINES,
             zstd: None,
         };
-        self.packed(log, packed, method, asked, client).await
+        self.packed(packed, method, asked, client).await
     }
 
     async fn packed(
         &self,
-        log: &Log,
-        packed: Packed,
+        packed: Packed<'_>,
         method: &Method,
         asked: HeaderMap,
         client: &Arc<Client>,
@@ -168,7 +195,7 @@ impl Monitoring {
                     (stored.bytes, stored.file)
                 }
                 ContentCoding::Gzip => continue,
-                ContentCoding::Zstd => match zstd.and_then(|tile| log.tile_zstd(tile)) {
+                ContentCoding::Zstd => match zstd.and_then(|(log, tile)| log.tile_zstd(tile)) {
                     Some(bytes) => (bytes, None),
                     None => continue,
                 },
@@ -232,12 +259,7 @@ impl Monitoring {
         asked: HeaderMap,
     ) -> Response {
         match log.issuer(&fingerprint).await {
-            Ok(Some(stored)) => {
-                let etag = etag::of(&stored, ContentCoding::Identity);
-                let mut representation = immutable(stored.bytes, ContentCoding::Identity, &etag);
-                representation.content_type = &value::PKIX;
-                representation.respond(method, asked)
-            }
+            Ok(Some(stored)) => Self::unencoded(stored, &value::PKIX, method, asked),
             Ok(None) => not_yet("no entry of this log refers to this issuer\n"),
             Err(error) => unread(&error),
         }
@@ -368,7 +390,7 @@ fn unread(error: &ReadError) -> Response {
 }
 
 /// Returns 500 for a failure that the operator must examine; the response names no path.
-fn failed(error: &dyn std::fmt::Display) -> Response {
+pub(crate) fn failed(error: &dyn std::fmt::Display) -> Response {
     tracing::error!("a read failed: {error}");
     let words = "the log cannot read its storage; the operator has been informed\n";
     let status = StatusCode::INTERNAL_SERVER_ERROR;

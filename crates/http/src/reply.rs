@@ -37,6 +37,7 @@ pub(crate) mod value {
         OCTETS = "application/octet-stream",
         PKIX = "application/pkix-cert",
         TEXT = "text/plain; charset=utf-8",
+        MIRROR_INFO = "text/x.tlog.mirror-info",
         TLOG_SIZE = "text/x.tlog.size",
         VARY_ENCODING = "accept-encoding",
         ZSTD = "zstd",

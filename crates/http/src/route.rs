@@ -306,7 +306,7 @@ impl Resource {
     }
 }
 
-fn fingerprint(text: &str) -> Option<Fingerprint> {
+pub(crate) fn fingerprint(text: &str) -> Option<Fingerprint> {
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
         return None;
     }

@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 use self::endpoint::{of_resource, of_site};
 use self::served_log::ServedLog;
+pub use self::table::Cosigners;
 use self::table::{Found, Table, routes};
 use crate::budget::{BudgetMetrics, Client};
 use crate::get_roots::GetRoots;
@@ -28,7 +29,6 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
 use crate::trace::Tracer;
-use crate::witness::WitnessService;
 use crate::{
     error_page, error_response, health, logjson, metrics, pages, request_head, robots, submission,
 };
@@ -88,7 +88,7 @@ impl Site {
         let empty = Table {
             logs: Vec::new(),
             listed: 0,
-            witness: None,
+            cosigners: Cosigners::default(),
             routes: Routes::default(),
         };
         let site = Arc::new(Site {
@@ -114,19 +114,19 @@ impl Site {
         let _ = self.tracer.set(tracer);
     }
 
-    /// Serves the witness beside the logs.
+    /// Serves a witness and a mirror beside the logs.
     ///
     /// # Errors
     /// If a prefix is not a URL, or a log has the same prefix; then nothing changes.
-    pub fn serve_witness(&self, witness: Arc<WitnessService>) -> Result<(), PrefixError> {
+    pub fn serve_cosigners(&self, cosigners: Cosigners) -> Result<(), PrefixError> {
         let _replacing = self.next_number.lock();
         let before = self.table.load_full();
         let logs: Vec<_> = before.logs.iter().map(|it| Arc::clone(&it.log)).collect();
         self.table.store(Arc::new(Table {
-            routes: routes(&logs, Some(&witness))?,
+            routes: routes(&logs, &cosigners)?,
             logs: before.logs.clone(),
             listed: before.listed,
-            witness: Some(witness),
+            cosigners,
         }));
         Ok(())
     }
@@ -154,8 +154,8 @@ impl Site {
         let logs: Vec<_> = logs.into_iter().chain(leaving).collect();
         let mut next_number = self.next_number.lock();
         let before = self.table.load_full();
-        let witness = before.witness.clone();
-        let routes = routes(&logs, witness.as_deref())?;
+        let cosigners = before.cosigners.clone();
+        let routes = routes(&logs, &cosigners)?;
         let serve = |log: Arc<Log>| {
             let mut present = before.logs.iter();
             if let Some(served) = present.find(|served| Arc::ptr_eq(&served.log, &log)) {
@@ -176,7 +176,7 @@ impl Site {
         let table = Arc::new(Table {
             logs,
             listed,
-            witness,
+            cosigners,
             routes,
         });
         self.table.store(Arc::clone(&table));
@@ -227,6 +227,7 @@ impl Site {
         let (metrics, endpoint) = match &found {
             Some(Found::Log(served, resource)) => (&served.metrics, of_resource(*resource)),
             Some(Found::Witness(_, resource)) => (&self.elsewhere, resource.endpoint()),
+            Some(Found::Mirror(_, resource)) => (&self.elsewhere, resource.endpoint()),
             None => (&self.elsewhere, of_site(endpoints, parts.uri.path())),
         };
         let reading = endpoint.is_read().then(|| {
@@ -234,6 +235,7 @@ impl Site {
             match &found {
                 Some(Found::Log(served, resource)) => served.reading(*resource),
                 None if operations => Reading::Operations,
+                Some(Found::Mirror(_, resource)) => resource.reading(),
                 Some(Found::Witness(..)) | None => Reading::Other,
             }
         });
@@ -251,6 +253,10 @@ impl Site {
                         let limits = &self.limits;
                         // Boxed, so that it does not enlarge the state of every connection.
                         Box::pin(witness.respond(*resource, parts, body, client, limits)).await
+                    }
+                    Some(Found::Mirror(mirror, resource)) => {
+                        let limits = &self.limits;
+                        Box::pin(mirror.respond(*resource, parts, body, client, limits)).await
                     }
                     None => self.operations(&table, endpoint, parts, limits).await,
                 };
@@ -282,8 +288,7 @@ impl Site {
             "/health" => {
                 let tls = self.tls.get().map(|tls| &**tls);
                 let unapplied = *self.unapplied.lock();
-                let witness = table.witness.as_deref();
-                health::response(table.logs(), witness, tls, unapplied).await
+                health::response(table.logs(), &table.cosigners, tls, unapplied).await
             }
             "/metrics" => {
                 let metrics = self.render_metrics();

@@ -247,7 +247,7 @@ fn size(headers: &HeaderMap) -> usize {
 }
 
 /// Returns the next data frame of a body.
-async fn next<B: RequestBody>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse> {
+pub(crate) async fn next<B: RequestBody>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse> {
     loop {
         match body.frame().await {
             None => return Ok(None),

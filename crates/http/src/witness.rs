@@ -34,7 +34,7 @@ use crate::{error_page, etag, pages, submission};
 
 /// Maximum length of a body in bytes, as in Sunlight: the longest proof, and more than ten
 /// signatures with ML-DSA-44.
-const MAX_BODY: usize = 128 << 10;
+pub(crate) const MAX_BODY: usize = 128 << 10;
 
 /// Time limit of the check of the lock.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -144,7 +144,7 @@ impl WitnessResource {
     }
 }
 
-fn origin_hash(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn origin_hash(text: &str) -> Option<[u8; 32]> {
     let mut hash = [0; 32];
     let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
     hex::decode_to_slice(text, &mut hash)
@@ -366,46 +366,11 @@ impl WitnessService {
     }
 
     fn refused(&self, refusal: Refusal) -> Response {
-        let detail = refusal.to_string();
-        let later = |detail: &str| {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            ErrorResponse::read(status, "witness_unavailable", detail).and_retry(1)
-        };
-        let refused = match refusal {
-            Refusal::Malformed(_) => {
-                ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_witness_request", detail)
-            }
-            Refusal::UnknownLog(_) if !self.is_complete.load(Ordering::Relaxed) => {
-                later("the witness has not read its log lists yet")
-            }
-            Refusal::UnknownLog(_) | Refusal::NoSubtrees => {
-                ErrorResponse::read(StatusCode::NOT_FOUND, "unknown_log", detail)
-            }
-            Refusal::Untrusted(_) => {
-                ErrorResponse::read(StatusCode::FORBIDDEN, "untrusted_checkpoint", detail)
-            }
-            Refusal::Stale(size) => {
-                let size = format!("{size}\n");
-                let status = StatusCode::CONFLICT;
-                return plain(status, &value::TLOG_SIZE, &value::NO_STORE, size);
-            }
-            Refusal::Contradiction | Refusal::Proof(_) => {
-                let status = StatusCode::UNPROCESSABLE_ENTITY;
-                ErrorResponse::read(status, "inconsistent_checkpoint", detail)
-            }
-            Refusal::Busy => later(&detail),
-            Refusal::Clock(_) => {
-                tracing::error!("{detail}");
-                later(&detail)
-            }
-            // The text of these errors has places and data of this machine.
-            Refusal::Lock(_) => {
-                tracing::error!("the witness has not cosigned: {detail}");
-                later("the lock of the witness does not respond")
-            }
-            Refusal::Record(..) | Refusal::Signing(_) => return failed(&detail),
-        };
-        refused.into_response()
+        let is_complete = self.is_complete.load(Ordering::Relaxed);
+        if matches!(refusal, Refusal::UnknownLog(_)) && !is_complete {
+            return later("the witness has not read its log lists yet").into_response();
+        }
+        refused(refusal)
     }
 
     async fn read(&self, resource: WitnessResource, method: &Method, asked: HeaderMap) -> Response {
@@ -461,23 +426,74 @@ impl WitnessService {
         }
     }
 
-    /// Returns `witness.v0.json`, with Sunlight's fields.
+    /// Returns `witness.v0.json`.
     pub fn about(&self) -> String {
-        let name = self.name();
-        let keys: Vec<_> = self.witness.verifiers().map(ToString::to_string).collect();
-        let mut about = json!({
-            "name": name,
-            "submission_url": self.submission_prefix,
-            "monitoring_url": self.monitoring_prefix,
-            "verifier_keys": keys,
-            "software": {"name": "lucarne", "version": env!("CARGO_PKG_VERSION")},
-        });
-        // The name of a cosigner of Merkle Tree Certificates is an OID below this arc.
-        if let Some(id) = name.strip_prefix("oid/1.3.6.1.4.1.") {
-            about["cosigner_id"] = id.into();
-        }
-        format!("{about:#}\n")
+        about(
+            &self.witness,
+            &self.submission_prefix,
+            &self.monitoring_prefix,
+        )
     }
+}
+
+fn later(detail: &str) -> ErrorResponse {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    ErrorResponse::read(status, "witness_unavailable", detail).and_retry(1)
+}
+
+/// Responds to a refused request for cosignatures.
+pub(crate) fn refused(refusal: Refusal) -> Response {
+    let detail = refusal.to_string();
+    let refused = match refusal {
+        Refusal::Malformed(_) => {
+            ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_witness_request", detail)
+        }
+        Refusal::UnknownLog(_) | Refusal::NoSubtrees => {
+            ErrorResponse::read(StatusCode::NOT_FOUND, "unknown_log", detail)
+        }
+        Refusal::Untrusted(_) => {
+            ErrorResponse::read(StatusCode::FORBIDDEN, "untrusted_checkpoint", detail)
+        }
+        Refusal::Stale(size) => {
+            let size = format!("{size}\n");
+            let status = StatusCode::CONFLICT;
+            return plain(status, &value::TLOG_SIZE, &value::NO_STORE, size);
+        }
+        Refusal::Contradiction | Refusal::Proof(_) | Refusal::TooLarge(_) => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            ErrorResponse::read(status, "inconsistent_checkpoint", detail)
+        }
+        Refusal::Busy => later(&detail),
+        Refusal::Clock(_) => {
+            tracing::error!("{detail}");
+            later(&detail)
+        }
+        // The text of these errors has places and data of this machine.
+        Refusal::Lock(_) => {
+            tracing::error!("the witness has not cosigned: {detail}");
+            later("the lock of the witness does not respond")
+        }
+        Refusal::Record(..) | Refusal::Signing(_) => return failed(&detail),
+    };
+    refused.into_response()
+}
+
+/// Returns the description of a witness or mirror, with Sunlight's fields.
+pub(crate) fn about(witness: &Witness, submission_prefix: &str, monitoring_prefix: &str) -> String {
+    let keys: Vec<_> = witness.verifiers().map(ToString::to_string).collect();
+    let name = witness.verifiers().next().map_or("", |key| key.name());
+    let mut about = json!({
+        "name": name,
+        "submission_url": submission_prefix,
+        "monitoring_url": monitoring_prefix,
+        "verifier_keys": keys,
+        "software": {"name": "lucarne", "version": env!("CARGO_PKG_VERSION")},
+    });
+    // The name of a cosigner of Merkle Tree Certificates is an OID below this arc.
+    if let Some(id) = name.strip_prefix("oid/1.3.6.1.4.1.") {
+        about["cosigner_id"] = id.into();
+    }
+    format!("{about:#}\n")
 }
 
 /// Returns 500 for a failure that the operator must examine.

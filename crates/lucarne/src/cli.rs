@@ -79,6 +79,12 @@ pub enum Command {
     /// without logs. `serve` runs a witness beside logs.
     Witness(File),
 
+    /// Run a mirror: copy other logs, and cosign their checkpoints when all entries are stored
+    ///
+    /// Runs the server of `serve`, with the same signals, for a configuration with `mirror` and
+    /// without logs. `serve` runs a mirror beside logs.
+    Mirror(File),
+
     /// Check the configuration and all files that it names
     ///
     /// Performs every step of `serve` up to the start itself. Prints all problems in one run, with
@@ -204,8 +210,12 @@ pub struct Keygen {
     ///
     /// The origin of a log is its submission prefix without scheme and trailing slash:
     /// ct.example/2026h2.
-    #[arg(long, value_name = "ORIGIN", conflicts_with = "witness")]
+    #[arg(long, value_name = "ORIGIN", conflicts_with_all = ["witness", "mirror"])]
     pub origin: Option<String>,
+
+    /// Name of the mirror whose key is derived from the seed
+    #[arg(long, value_name = "NAME", conflicts_with = "witness")]
+    pub mirror: Option<String>,
 }
 
 #[cfg(test)]

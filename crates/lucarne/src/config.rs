@@ -17,6 +17,7 @@ pub mod keys;
 mod log;
 mod manager;
 mod metadata;
+mod mirror;
 mod nested;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -56,6 +57,7 @@ pub use instances::InstanceSettings;
 pub(crate) use key::{describe as describe_key, read as read_key, read_seed};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report, Severity};
+pub use mirror::MirrorSettings;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSettings;
 pub use place::{DataPlace, LockPlace};
@@ -128,6 +130,8 @@ pub struct Config {
     pub logs: Vec<LogSettings>,
     /// The witness beside the logs.
     pub witness: Option<WitnessSettings>,
+    /// The mirror beside the logs.
+    pub mirror: Option<MirrorSettings>,
     /// Settings of the process as written in the file, to find the keys that a reload has changed.
     pub written: Written,
     /// Digest of the file with all of these settings. `None` without a file, or if a reload has
@@ -168,6 +172,7 @@ impl Config {
             .and_then(|node| defaults(node, report));
         let mut logs = logs(&top, defaults, (directory, place), report);
         let witness = witness::read(&top, directory, &logs, report);
+        let mirror = mirror::read(&top, directory, (&logs, witness.as_ref()), report);
         let mut of_process = keys::top::TABLE.keys();
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
@@ -193,9 +198,15 @@ impl Config {
         let password = password.map(|file| ("checkpointspassword".to_owned(), file));
         let seed = witness.as_ref().and_then(|witness| witness.secret.clone());
         let seed = seed.map(|file| ("witness.secret".to_owned(), file));
-        let files = password.into_iter().chain(seed);
+        let mirrors = mirror.as_ref().and_then(|mirror| mirror.secret.clone());
+        let mirrors = mirrors.map(|file| ("mirror.secret".to_owned(), file));
+        let files = password.into_iter().chain(seed).chain(mirrors);
         let files = files.chain(otlp::private_files(&otlp));
         refuse_unsafe_places(&checkpoints, files, tls.as_ref(), &logs, report);
+        let copies = mirror
+            .iter()
+            .map(|mirror| ("the mirror".to_owned(), &mirror.data.value));
+        distinct::apart(&checkpoints, copies, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
             Some((log.key_path("instances"), instances.line))
@@ -211,6 +222,7 @@ impl Config {
             otlp,
             logs,
             witness,
+            mirror,
             written,
             digest: None,
         })
@@ -272,7 +284,12 @@ fn logs(
             report.problem(Some(line), "logs", message);
             return Vec::new();
         }
-        _ if top.get(&keys::top::KEYS.witness).is_some() => return Vec::new(),
+        _ if [&keys::top::KEYS.witness, &keys::top::KEYS.mirror]
+            .iter()
+            .any(|key| top.get(*key).is_some()) =>
+        {
+            return Vec::new();
+        }
         _ => {
             let message = "is missing: one `- shortname: …` for each log";
             report.problem(None, "logs", message);

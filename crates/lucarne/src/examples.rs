@@ -9,6 +9,7 @@ const EXAMPLES: &str = "\
 lucarne serve -c /etc/lucarne/lucarne.yaml --log-format json
 lucarne serve --testcert
 lucarne witness -c witness.yaml
+lucarne mirror -c mirror.yaml
 lucarne check -c /etc/lucarne/lucarne.yaml
 lucarne config show -c lucarne.yaml
 lucarne config schema
@@ -28,6 +29,7 @@ lucarne lock rebuild -c lucarne.yaml example2026h2 --known https://mirror.exampl
 lucarne journal list -c lucarne.yaml
 lucarne keygen -f /etc/lucarne/example2026h2.seed
 lucarne keygen -f /etc/lucarne/witness.seed --witness witness.example.com
+lucarne keygen -f /etc/lucarne/mirror.seed --mirror mirror.example.com
 lucarne signer -c signer.yaml first-use ct.example.net/2026h2
 lucarne signer -c signer.yaml adopt /srv/lucarne/example2026h2/checkpoint
 lucarne demo

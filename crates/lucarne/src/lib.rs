@@ -23,7 +23,7 @@
 //! | `roots`, `ccadb` | the roots that a log accepts |
 //! | `describe` | `log.v3.json` in the directory of a log |
 //! | [`documentation`] | the generated tables of the documentation |
-//! | `witness` | the witness, and the log lists that it follows |
+//! | `witness`, `mirror` | the witness with its log lists, and the mirror |
 //! | `upkeep`, `signals`, `reload` | signals, and the settings that reload |
 //! | `successor`, `handover` | an upgrade without refused connections |
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
@@ -60,6 +60,7 @@ mod line_writer;
 mod listen;
 mod logging;
 mod metering;
+mod mirror;
 mod notify;
 mod open;
 #[cfg(feature = "otlp")]
@@ -135,6 +136,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Fsck(options) => commands::fsck::run(options),
         Command::Repair(options) => commands::fsck::repair(options),
         Command::Witness(file) => commands::serve::witness(&file.config, logging),
+        Command::Mirror(file) => commands::serve::mirror(&file.config, logging),
         Command::Keygen(keygen) => commands::keygen::run(keygen),
         Command::Signer(options) => commands::signer::run(options),
         Command::Demo(options) => commands::demo::run(options, logging),
@@ -154,6 +156,7 @@ fn keep_files_private(command: &Command) {
         command,
         Command::Serve(_)
             | Command::Witness(_)
+            | Command::Mirror(_)
             | Command::Init(_)
             | Command::Adopt(_)
             | Command::Repair(_)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lucarne_ct::Roots;
-use lucarne_http::{Listener, Serving, Site, Tls};
+use lucarne_http::{Cosigners, Listener, Serving, Site, Tls};
 use lucarne_log::{GiveTurn, Log, Metrics, Turn};
 use lucarne_storage::Lock;
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use crate::instances::InstanceServers;
 use crate::listen::{self, Socket};
 use crate::logging::Logging;
 use crate::metering::Metering;
+use crate::mirror::{self, Mirroring};
 use crate::open::LateLock;
 use crate::otlp::{Exporter, Exporting};
 use crate::reload::{Progress, Reload};
@@ -83,6 +84,8 @@ pub(crate) struct Server {
     site: Arc<Site>,
     /// The log lists of the witness.
     lists: Option<Lists>,
+    /// The tasks of the mirror.
+    mirroring: Option<Mirroring>,
     exporting: Exporting,
     signals: Signals,
     /// The socket at which the next process requests the logs.
@@ -146,14 +149,20 @@ impl Server {
         let witness = config.witness.as_ref();
         let witness = witness.map(|settings| witness::open(settings, &host.lock, &mut registry));
         let witness = witness.transpose()?;
-        let (site, exporting) = site(&config, logs.clone(), registry)?;
-        let lists = match (&config.witness, witness) {
-            (Some(settings), Some(service)) => {
-                site.serve_witness(Arc::clone(&service))?;
-                Some(Lists::follow(settings, &service))
+        let mirroring = match &config.mirror {
+            Some(settings) => {
+                let shared = (&host.lock, &host.metering);
+                Some(mirror::open(settings, shared, &turn, &mut registry).await?)
             }
-            _ => None,
+            None => None,
         };
+        let (site, exporting) = site(&config, logs.clone(), registry)?;
+        site.serve_cosigners(Cosigners {
+            witness: witness.clone(),
+            mirror: mirroring.as_ref().map(|it| Arc::clone(&it.service)),
+        })?;
+        let lists = config.witness.as_ref().zip(witness);
+        let lists = lists.map(|(settings, service)| Lists::follow(settings, &service));
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
@@ -166,6 +175,7 @@ impl Server {
             tls_watch,
             site,
             lists,
+            mirroring,
             exporting,
             signals,
             doorway,
@@ -215,6 +225,7 @@ impl Server {
                 tls_watch: self.tls_watch,
                 terminal: self.creation == Creation::Done,
             },
+            mirroring: self.mirroring,
             exporting: self.exporting,
             notifying: notify::keep(&self.hosted, takes_over),
             serving,

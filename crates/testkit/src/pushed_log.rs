@@ -14,7 +14,7 @@ use lucarne_tlog::{
 /// Time of the signatures of the log, in seconds since 1970.
 const NOW: u64 = 1_790_000_000;
 
-/// A log whose entries have different lengths. Its key is an Ed25519 cosigner.
+/// A log whose entries have different lengths.
 pub struct PushedLog {
     /// The key that signs its checkpoints, which has the name of the log.
     pub key: Cosigner,
@@ -26,8 +26,13 @@ pub struct PushedLog {
 
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 impl PushedLog {
-    /// Creates a log of `size` entries.
+    /// Creates a log of `size` entries, with an Ed25519 cosigner as its key.
     pub fn new(origin: &str, size: usize) -> Self {
+        Self::with_key(Cosigner::ed25519(origin, &[1; 32]).unwrap(), size)
+    }
+
+    /// Creates a log of `size` entries with this key, whose name is the origin.
+    pub fn with_key(key: Cosigner, size: usize) -> Self {
         let entry = |n: usize| format!("entry {n}{:1$}", "", n % 50).into_bytes();
         let entries: Vec<Vec<u8>> = (0..size).map(entry).collect();
         let mut edge = RightEdge::new();
@@ -38,7 +43,7 @@ impl PushedLog {
             roots.push(edge.root());
         }
         Self {
-            key: Cosigner::ed25519(origin, &[1; 32]).unwrap(),
+            key,
             entries,
             tiles,
             roots,

@@ -75,7 +75,7 @@ impl Mirror {
         self.witness.lock_key("mirror progress\n", &log.origin)
     }
 
-    /// Makes the entries durable, so that an upload continues after a restart.
+    /// Syncs the entries, so that an upload continues after a restart.
     pub(super) async fn save_progress(
         &self,
         log: &MirroredLog,

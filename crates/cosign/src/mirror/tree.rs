@@ -136,7 +136,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes the tree of the first `size` entries durable, and reads back all that was written
+    /// Syncs the tree of the first `size` entries, and reads back all that was written
     /// since the last call. Returns the root, computed from the files. A power failure damages no
     /// file of the tree of `mirrored` entries, which is cosigned.
     pub(super) async fn flush(&mut self, size: u64, mirrored: u64) -> Result<Hash, TreeError> {

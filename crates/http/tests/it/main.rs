@@ -5,6 +5,7 @@ mod bucket;
 mod conformance;
 mod handover;
 mod lanes;
+mod mirror;
 mod protocols;
 mod read_limits;
 mod replacing;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
-use lucarne_http::{Limits, Rate, ReadLimits, Site, WitnessService};
+use lucarne_http::{Cosigners, Limits, Rate, ReadLimits, Site, WitnessService};
 use lucarne_storage::MemoryLock;
 use lucarne_testkit::{SignedLog, eventually};
 use lucarne_tlog::note::parse_signatures;
@@ -13,6 +13,14 @@ use prometheus_client::registry::Registry;
 use crate::support::{Answer, Server, TestLog};
 
 const ORIGIN: &str = "log.example/2026h2";
+
+/// Returns a witness without a mirror.
+fn alone(witness: Arc<WitnessService>) -> Cosigners {
+    Cosigners {
+        witness: Some(witness),
+        mirror: None,
+    }
+}
 
 /// A served witness of one log.
 struct Served {
@@ -40,7 +48,7 @@ impl Served {
         let prefix = prefix.to_owned();
         let service = WitnessService::new(Arc::new(witness), prefix.clone(), prefix, &mut registry);
         let server = Server::start_with(logs, limits, registry, |listener| listener).await;
-        server.site.serve_witness(service.clone()).unwrap();
+        server.site.serve_cosigners(alone(service.clone())).unwrap();
         service.note_complete();
         Served {
             server,
@@ -349,7 +357,11 @@ async fn unknown_logs_retry_until_the_lists_are_read() {
         "http://w.example/w/".to_owned(),
         &mut Registry::default(),
     );
-    served.server.site.serve_witness(starting.clone()).unwrap();
+    served
+        .server
+        .site
+        .serve_cosigners(alone(starting.clone()))
+        .unwrap();
     let answer = served.add(&other.request(0, 5)).await;
     assert_eq!(
         (answer.status, code(&answer)),
@@ -408,7 +420,10 @@ async fn a_witness_beside_logs() {
         &mut Registry::default(),
     );
     let site = Site::new(logs, Registry::default(), Limits::default()).unwrap();
-    let error = site.serve_witness(service).unwrap_err().to_string();
+    let error = site
+        .serve_cosigners(alone(service))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("log first") && error.contains("the witness"),
         "{error}"

@@ -25,7 +25,7 @@ pub struct StoredFile {
 
 impl StoredFile {
     /// Creates a file from bytes in this encoding.
-    pub(crate) fn new(bytes: Bytes, encoding: Encoding) -> Self {
+    pub fn new(bytes: Bytes, encoding: Encoding) -> Self {
         StoredFile {
             sum: xxh3_128(&bytes),
             bytes,

@@ -110,6 +110,14 @@ fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String
             counted(witness.logs.origins().len(), "configured log"),
         ));
     }
+    if let Some(mirror) = &config.mirror {
+        summary.push(format!(
+            "mirror {}: {}, {}",
+            mirror.name(),
+            mirror.submission.value.url,
+            counted(mirror.logs.len(), "log"),
+        ));
+    }
     summary
 }
 

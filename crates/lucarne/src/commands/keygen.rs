@@ -15,10 +15,12 @@ use crate::config::{describe_key, read_key, read_seed};
 
 /// Creates the file, or reads the existing file, and prints its public keys.
 pub(crate) fn run(options: &Keygen) -> ExitCode {
-    let described = make_or_read(&options.file).and_then(|key| match &options.witness {
-        None => described(&key, options.origin.as_deref()),
-        Some(name) => describe_witness(&options.file, name),
-    });
+    let described =
+        make_or_read(&options.file).and_then(|key| match (&options.witness, &options.mirror) {
+            (None, None) => described(&key, options.origin.as_deref()),
+            (Some(name), _) => describe_witness(&options.file, name),
+            (None, Some(name)) => describe_mirror(&options.file, name),
+        });
     match described {
         Ok(described) => {
             out!("{described}");
@@ -35,6 +37,14 @@ fn describe_witness(file: &Path, name: &str) -> Result<String> {
         .with_context(|| format!("--witness {name:?}"))?;
     let [ed25519, ml_dsa_44] = keys.each_ref().map(|key| key.verifier());
     Ok(format!("Ed25519:   {ed25519}\nML-DSA-44: {ml_dsa_44}\n"))
+}
+
+/// Formats the verifier key of a mirror.
+fn describe_mirror(file: &Path, name: &str) -> Result<String> {
+    let seed = read_seed(file).map_err(|why| anyhow::anyhow!("{} {why}", file.display()))?;
+    let (key, _) =
+        lucarne_ct::mirror_cosigner(&seed, name).with_context(|| format!("--mirror {name:?}"))?;
+    Ok(format!("ML-DSA-44: {}\n", key.verifier()))
 }
 
 /// Formats the public key, and the verifier key of the second signature if there is an origin.

@@ -23,12 +23,23 @@ use crate::{handover, inception, listen, runtime, successor, survey};
 
 /// Runs a witness without logs until a signal stops it.
 pub(crate) fn witness(config: &Path, logging: &Logging) -> ExitCode {
-    let is_witness = |config: &Config| match (&config.witness, &config.logs[..]) {
-        (None, _) => Err("the configuration has no `witness`"),
-        (Some(_), []) => Ok(()),
-        (Some(_), _) => Err("the configuration has logs: run `lucarne serve`"),
-    };
-    run_if(&Serve::file(config.to_owned()), is_witness, logging)
+    let check = |config: &Config| alone(config, config.witness.is_some(), "`witness`");
+    run_if(&Serve::file(config.to_owned()), check, logging)
+}
+
+/// Runs a mirror without logs until a signal stops it.
+pub(crate) fn mirror(config: &Path, logging: &Logging) -> ExitCode {
+    let check = |config: &Config| alone(config, config.mirror.is_some(), "`mirror`");
+    run_if(&Serve::file(config.to_owned()), check, logging)
+}
+
+/// Checks that a configuration has a key and no logs.
+fn alone(config: &Config, has: bool, key: &str) -> Result<(), String> {
+    match (has, &config.logs[..]) {
+        (false, _) => Err(format!("the configuration has no {key}")),
+        (true, []) => Ok(()),
+        (true, _) => Err("the configuration has logs: run `lucarne serve`".to_owned()),
+    }
 }
 
 /// Runs the server until a signal stops it.
@@ -39,7 +50,7 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
 /// Runs the server if its configuration passes the check.
 fn run_if(
     options: &Serve,
-    check: impl FnOnce(&Config) -> Result<(), &'static str>,
+    check: impl FnOnce(&Config) -> Result<(), String>,
     logging: &Logging,
 ) -> ExitCode {
     let (flags, path) = (options.flags.clone(), file(options));

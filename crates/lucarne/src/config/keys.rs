@@ -8,6 +8,8 @@ pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod instances;
 pub(crate) mod metadata;
+pub(crate) mod mirror;
+pub(crate) mod mirrored_log;
 pub(crate) mod operator;
 pub(crate) mod otlp;
 pub(crate) mod read_limits;
@@ -34,6 +36,9 @@ pub(crate) static LOG: Table = Table::join(&[
     &acceptance::TABLE,
     &metadata::TABLE,
 ]);
+
+/// All keys of a mirror.
+pub(crate) static MIRROR: Table = Table::join(&[&mirror::TABLE, &storage::TABLE]);
 
 /// Keys that identify one log, which `defaults` must not contain.
 pub(super) static OWN: Table = Table::join(&[&identity::TABLE, &metadata::own::TABLE]);
@@ -68,6 +73,8 @@ pub fn documented() -> Vec<Documented> {
         ("operator", &operator::TABLE),
         ("otlp", &otlp::TABLE),
         ("witness", &witness::TABLE),
+        ("mirror", &mirror::TABLE),
+        ("mirrored_log", &mirrored_log::TABLE),
         ("identity", &identity::TABLE),
         ("storage", &storage::TABLE),
         ("roots", &roots::TABLE),
@@ -150,7 +157,7 @@ const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
 const FROM_LOCK: &str = "is ignored: Lucarne serves the checkpoints from the lock";
-const MIRROR: &str = "is ignored: the witness is not a mirror";
+const NO_MIRROR: &str = "is ignored: the witness is not a mirror";
 
 /// Keys of a witness in Sunlight's file that have no meaning in Lucarne.
 pub(super) const IGNORED_WITNESS: Advised = &[
@@ -158,8 +165,8 @@ pub(super) const IGNORED_WITNESS: Advised = &[
     ("s3region", FROM_LOCK),
     ("s3endpoint", FROM_LOCK),
     ("s3keyprefix", FROM_LOCK),
-    ("mirrorname", MIRROR),
-    ("mirrorloglists", MIRROR),
+    ("mirrorname", NO_MIRROR),
+    ("mirrorloglists", NO_MIRROR),
 ];
 
 /// Keys, each with the advice for its message.

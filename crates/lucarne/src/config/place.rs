@@ -31,6 +31,18 @@ impl DataPlace {
         }
     }
 
+    /// Returns the place of this name below the place.
+    pub(crate) fn below(&self, name: &str) -> Self {
+        match self {
+            DataPlace::Directory(directory) => DataPlace::Directory(directory.join(name)),
+            DataPlace::Bucket(config) => {
+                let mut config = config.clone();
+                config.key_prefix += &format!("{name}/");
+                DataPlace::Bucket(config)
+            }
+        }
+    }
+
     /// Returns the key that defines the place.
     pub(crate) fn key(&self) -> &'static str {
         match self {

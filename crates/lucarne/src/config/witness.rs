@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lucarne_cosign::{InvalidKey, LogKeys, TrustedKey};
-use lucarne_settings::{Located, Reader, Report, Section};
+use lucarne_settings::form::Shape;
+use lucarne_settings::{Key, Located, Reader, Report, Section};
 use lucarne_tlog::Cosigner;
 
 use super::keys::witness::{KEYS, TABLE};
@@ -47,7 +48,7 @@ impl WitnessSettings {
 
 /// Reasons why a text is not a log. The text follows the value.
 #[derive(Debug, thiserror::Error)]
-enum LogError {
+pub(super) enum LogError {
     #[error("is not a log: {0}")]
     Key(#[from] InvalidKey),
     #[error("is the name of the witness: a log needs its own name")]
@@ -68,10 +69,12 @@ pub(super) fn read(
     let mut reader = Reader::new(section, "witness", directory, report);
     let name = reader.text(&KEYS.name);
     let name = reader.required(&KEYS.name, name, "witness.example.com");
-    let prefixes = prefixes(&mut reader, name.as_ref().map(|name| name.value));
+    let own = name.as_ref().map(|name| name.value);
+    let (submit, monitor) = (&KEYS.submissionprefix, &KEYS.monitoringprefix);
+    let prefixes = prefixes(&mut reader, own, submit, monitor);
     let seed = secret::keyed(&mut reader, KEYS.secret.name(), key::seed_from_bytes);
     let name = name?;
-    let listed = reader.list(&KEYS.logs, |text| log(text, name.value));
+    let listed = reader.list(&KEYS.logs, |text| parse_log(text, name.value));
     let lists = reader.list(&KEYS.loglists, |text| list(text, directory));
     for list in &lists {
         if let Place::Url(url) = &list.value
@@ -83,7 +86,11 @@ pub(super) fn read(
     }
     let public = reader.path(&KEYS.localdirectory);
     let (submission, monitoring) = prefixes?;
-    refuse_taken(&mut reader, [&submission, &monitoring], logs);
+    refuse_taken(
+        &mut reader,
+        [(submit, &submission), (monitor, &monitoring)],
+        logs,
+    );
     let seed = seed?;
     let cosigners = match lucarne_ct::witness_cosigners(&seed.value.key, name.value) {
         Ok(cosigners) => Arc::new(cosigners),
@@ -112,33 +119,35 @@ pub(super) fn read(
 }
 
 /// Reads the prefixes. Sunlight derives a missing submission prefix from the name.
-fn prefixes(
+pub(super) fn prefixes(
     reader: &mut Reader<'_, '_>,
     name: Option<&str>,
+    submit: &Key<Shape>,
+    monitor: &Key<Shape>,
 ) -> Option<(Located<Prefix>, Located<Prefix>)> {
-    let submission = match reader.parse(&KEYS.submissionprefix, values::prefix) {
-        None if !reader.has(&KEYS.submissionprefix) => {
+    let submission = match reader.parse(submit, values::prefix) {
+        None if !reader.has(submit) => {
             let url = format!("https://{}", name?);
             match values::prefix(&url) {
                 Ok(value) => Some(Located { value, line: None }),
                 Err(why) => {
                     let message = format!("is missing, and `{url}` {why}");
-                    reader.problem(None, &KEYS.submissionprefix, message);
+                    reader.problem(None, submit, message);
                     None
                 }
             }
         }
         submission => submission,
     };
-    let monitoring = match reader.parse(&KEYS.monitoringprefix, values::prefix) {
-        None if !reader.has(&KEYS.monitoringprefix) => submission.clone(),
+    let monitoring = match reader.parse(monitor, values::prefix) {
+        None if !reader.has(monitor) => submission.clone(),
         monitoring => monitoring,
     };
     submission.zip(monitoring)
 }
 
 /// Parses a log: its verifier key, or its origin and its key.
-fn log(text: &str, witness: &str) -> Result<(String, TrustedKey), LogError> {
+pub(super) fn parse_log(text: &str, witness: &str) -> Result<(String, TrustedKey), LogError> {
     let (origin, key) = match text.split_once(' ') {
         Some((origin, key)) => (origin, key.trim_start()),
         None => (text.split('+').next().unwrap_or_default(), text),
@@ -163,20 +172,17 @@ fn list(text: &str, directory: &Path) -> Result<Place, &'static str> {
     }
 }
 
-fn refuse_taken(
+pub(super) fn refuse_taken(
     reader: &mut Reader<'_, '_>,
-    prefixes: [&Located<Prefix>; 2],
+    prefixes: [(&Key<Shape>, &Located<Prefix>); 2],
     logs: &[LogSettings],
 ) {
-    for (key, prefix) in [&KEYS.submissionprefix, &KEYS.monitoringprefix]
-        .into_iter()
-        .zip(prefixes)
-    {
+    for (key, prefix) in prefixes {
         let taken = prefix.value.origin().to_ascii_lowercase();
         let mut logs = logs.iter();
         if let Some(log) = logs.find(|log| conflict::prefixes(log).contains(&taken)) {
             let message = format!(
-                "is also a prefix of log `{}`: the witness needs its own",
+                "is also a prefix of log `{}`: use another one",
                 log.shortname.value
             );
             reader.problem(prefix.line, key, message);

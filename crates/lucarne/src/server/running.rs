@@ -13,6 +13,7 @@ use super::{Begin, Ended, Predecessor, close_lock};
 use crate::closing::close;
 use crate::handover::{self, Candidate, Candidates, Given};
 use crate::listen::Socket;
+use crate::mirror::Mirroring;
 use crate::notify;
 use crate::otlp::Exporting;
 use crate::signals::Signals;
@@ -24,6 +25,8 @@ pub(super) struct Running {
     pub(super) notifying: JoinSet<()>,
     /// Exports traces and metrics until it is dropped.
     pub(super) exporting: Exporting,
+    /// The tasks that copy logs.
+    pub(super) mirroring: Option<Mirroring>,
     pub(super) serving: Serving,
     pub(super) candidates: Option<Candidates>,
     /// Copies of the sockets, for a failed hand-over.
@@ -45,7 +48,7 @@ impl Running {
             match self.hand_over(candidate).await {
                 Given::Not => {}
                 Given::Over => {
-                    drop(self.notifying);
+                    drop((self.notifying, self.mirroring));
                     self.signals.exit_at_next();
                     self.serving.drain().await;
                     self.exporting.finish().await;

@@ -41,6 +41,7 @@ mod load_s3;
 mod load_signals;
 mod lock_tools;
 mod metrics;
+mod mirror;
 mod mistakes;
 mod monitoring;
 mod notify;

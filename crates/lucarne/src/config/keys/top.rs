@@ -3,7 +3,7 @@
 use lucarne_settings::form::{Shape, Words};
 use lucarne_settings::section;
 
-use super::{LOG, SHARED, SUNLIGHT, http, operator, otlp, read_limits, tls, witness};
+use super::{LOG, MIRROR, SHARED, SUNLIGHT, http, operator, otlp, read_limits, tls, witness};
 use crate::verification::VerifyBy;
 
 section! {
@@ -58,11 +58,15 @@ section! {
     #[beside(SUNLIGHT)]
     witness: Shape = Shape::Map(&witness::TABLE), "none";
 
+    /// Copy other logs, and cosign the copies, [see below](#mirror) and
+    /// [mirror.md](../how-to/mirror.md).
+    mirror: Shape = Shape::Map(&MIRROR), "none";
+
     /// Values for every log that does not set them itself: any of [a log's
     /// settings](#settings-of-a-log-or-of-defaults).
     defaults: Shape = Shape::Map(&SHARED), "none";
 
     /// The logs: a list of maps.
     #[beside(SUNLIGHT)]
-    logs: Shape = Shape::List(&Shape::Map(&LOG)), "this, or `witness`";
+    logs: Shape = Shape::List(&Shape::Map(&LOG)), "this, `witness` or `mirror`";
 }

@@ -1,0 +1,200 @@
+//! `lucarne mirror`: uploads, and copies of static CT logs.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use base64_simd::STANDARD;
+use bytes::Bytes;
+use http::Method;
+use lucarne_ct::sha256;
+use lucarne_testkit::{
+    Client, Launch, PushedLog, Response, Server, TempDir, free_port, temp_dir, write_secret,
+};
+use lucarne_tlog::note::parse_signatures;
+use lucarne_tlog::{Checkpoint, Cosigner, SignedNote};
+
+use crate::common::{
+    EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log, lucarne, pki, ready, run, submission,
+};
+
+const NAME: &str = "mirror.example";
+const ORIGIN: &str = "pushed.example/2026h2";
+
+/// A directory with the seed, the lock and the copies of a mirror.
+struct Place(TempDir);
+
+impl Place {
+    fn new(logs: &str) -> (Self, SocketAddr) {
+        let place = Place(temp_dir());
+        write_secret(place.path().join("mirror.seed"), [6; 32]);
+        fs::create_dir(place.path().join("copies")).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let yaml = format!(
+            "listen: {address}\ncheckpoints: lock.db\nmirror:\n  name: {NAME}\n  secret: \
+             mirror.seed\n  submissionprefix: http://{address}/m/\n  localdirectory: copies\n  \
+             logs:\n{logs}"
+        );
+        fs::write(place.path().join("mirror.yaml"), yaml).unwrap();
+        for command in ["init", "check"] {
+            let (code, said) = lucarne(place.path(), &[command, "-c", "mirror.yaml"]);
+            assert_eq!(code, 0, "{said}");
+        }
+        (place, address)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn copy(&self, origin: &str) -> PathBuf {
+        self.path().join("copies").join(hash(origin))
+    }
+
+    fn start(&self, address: SocketAddr) -> Server {
+        let launch = Launch::new(LUCARNE).directory(self.path());
+        let launch = launch.args(["mirror", "-c", "mirror.yaml"]);
+        launch.start(address).unwrap()
+    }
+}
+
+fn hash(origin: &str) -> String {
+    hex::encode(sha256(&[origin.as_bytes()]))
+}
+
+fn client(address: SocketAddr) -> Client {
+    Client::new(format!("http://{address}/m/"))
+}
+
+#[track_caller]
+fn assert_cosigned(note: &SignedNote) {
+    let (key, _) = lucarne_ct::mirror_cosigner(&[6; 32], NAME).unwrap();
+    assert!(key.verifier().verify(note).unwrap().unwrap() > 0);
+}
+
+async fn upload(client: &Client, body: Vec<u8>) -> anyhow::Result<Response> {
+    let octets = [("content-type", "application/octet-stream")];
+    client
+        .request(Method::POST, "add-entries", &octets, Bytes::from(body))
+        .await
+}
+
+/// The mirror is killed between uploads: it continues after the stored entries, and every
+/// checkpoint that it has cosigned is complete.
+#[test]
+fn uploads_continue_after_kills() {
+    let key = Cosigner::ml_dsa_44(ORIGIN, &[4; 32]).unwrap();
+    let log = PushedLog::with_key(key, 1500);
+    let (place, address) = Place::new(&format!("    - key: {}\n", log.key.verifier()));
+    let keygen = ["keygen", "-f", "mirror.seed", "--mirror", NAME];
+    let (code, said) = lucarne(place.path(), &keygen);
+    assert_eq!(code, 0, "{said}");
+    let (key, _) = lucarne_ct::mirror_cosigner(&[6; 32], NAME).unwrap();
+    assert_has(&said, &key.verifier().to_string());
+
+    let mirror = client(address);
+    let mut server = place.start(address);
+    run(async {
+        let (mut old, mut next, mut ticket) = (0, 0, Vec::new());
+        for size in [300, 700, 1500] {
+            let body = log.request(old, size).to_string();
+            assert_eq!(
+                mirror.post("add-checkpoint", body).await.unwrap().status,
+                200
+            );
+            old = size;
+            loop {
+                let body = log.upload(next, size, &ticket, 1);
+                let uploaded = upload(&mirror, body).await.unwrap();
+                let text = uploaded.text();
+                server.kill().unwrap();
+                server = place.start(address);
+                if uploaded.status == 200 {
+                    let signatures = parse_signatures(&text).unwrap();
+                    let text = log.request(0, size).note.text;
+                    assert_cosigned(&SignedNote { text, signatures });
+                    next = size;
+                    break;
+                }
+                assert_eq!(uploaded.status, 202, "{text}");
+                let lines: Vec<_> = text.split('\n').collect();
+                next = lines[1].parse().unwrap();
+                ticket = STANDARD.decode_to_vec(lines[2]).unwrap();
+            }
+            let path = format!("{}/checkpoint", hash(ORIGIN));
+            eventually("the checkpoint is served after the restart", async || {
+                let note = mirror.get(&path).await.unwrap();
+                note.status == 200 && note.text().starts_with(&log.request(0, size).note.text)
+            })
+            .await;
+            // Another process cannot open the copy.
+            let assets = lucarne_storage::PosixAssets::watch(place.copy(ORIGIN)).unwrap();
+            log.assert_complete(&assets, size).await;
+        }
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
+/// A static CT log is copied with its issuers, also after a kill of the mirror.
+#[test]
+fn a_ct_log_is_copied() {
+    let log = log("period: 50ms");
+    let key = STANDARD.encode_to_string(log.public_key());
+    let from = log.url();
+    let (origin, logs) = (
+        log.origin(),
+        format!(
+            "    - origin: {}\n      key: {key}\n      from: {from}\n",
+            log.origin()
+        ),
+    );
+    let (place, address) = Place::new(&logs);
+    let _log_server = log.start().unwrap();
+    let mut server = place.start(address);
+    let mirror = client(address);
+    run(async {
+        ready(&log).await;
+        let reader = log.client();
+        for count in 1..=3u64 {
+            let body = submission(&pki().p256);
+            let submitted = reader.post("ct/v1/add-chain", body).await.unwrap();
+            assert_eq!(submitted.status, 200, "{}", submitted.text());
+            if count == 2 {
+                server.kill().unwrap();
+                server = place.start(address);
+            }
+            let path = format!("{}/checkpoint", hash(&origin));
+            let mut size = 0;
+            eventually("the log is copied", async || {
+                let note = mirror.get(&path).await.unwrap();
+                if note.status != 200 {
+                    return false;
+                }
+                let note = SignedNote::parse(&note.body).unwrap();
+                assert_cosigned(&note);
+                size = Checkpoint::parse(&note.text).unwrap().size;
+                size == count
+            })
+            .await;
+            for path in [
+                format!("tile/0/000.p/{size}"),
+                format!("tile/data/000.p/{size}"),
+            ] {
+                let copied = mirror
+                    .get(&format!("{}/{path}", hash(&origin)))
+                    .await
+                    .unwrap();
+                let original = reader.get(&path).await.unwrap();
+                assert!(copied.status == 200 && original.status == 200, "{path}");
+                let plain = |body| lucarne_ctread::gunzip(body).unwrap();
+                assert!(plain(copied.body) == plain(original.body), "{path}");
+            }
+            let issuers = fs::read_dir(place.copy(&origin).join("issuer")).unwrap();
+            assert!(issuers.count() > 0);
+        }
+        // Clients cannot upload to a copy.
+        let upload = upload(&mirror, PushedLog::new(&origin, 5).upload(0, 5, b"", 9)).await;
+        assert_eq!(upload.unwrap().status, 404);
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
