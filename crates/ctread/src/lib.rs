@@ -9,6 +9,7 @@
 //! | [`Source`], [`SourceError`] | where the files of a log come from |
 //! | `Directory`, `Bucket` (feature `storage`) | files in a directory or a bucket |
 //! | `Prefix` (feature `http`) | files below a URL, with retries as the server requests |
+//! | [`Client`], [`VerifiedEntries`] | a checkpoint, then its entries from any index |
 //! | [`VerifiedTree`], [`load_edge`] | the part of the tree that other tiles are compared with |
 //! | [`tile()`], [`stored`], [`plain`], [`cut`], [`prefix`] | tiles as any software stores them |
 //! | [`TileContent`], [`leaves`] | the entries of a data tile, and their hashes |
@@ -20,32 +21,28 @@
 //! A monitor of a log prints all entries, and continues with new entries:
 //!
 //! ```
-//! use std::{error::Error, time::Duration};
+//! use std::{error::Error, pin::pin, sync::Arc, time::Duration};
 //!
-//! use lucarne_ct::{CheckpointVerifier, TileEntries};
-//! use lucarne_ctread::{Source, TileContent, VerifiedTree, file, load_edge, tile};
-//! use lucarne_tlog::data_tiles_between;
+//! use futures_util::StreamExt;
+//! use lucarne_ct::CheckpointVerifier;
+//! use lucarne_ctread::{Client, Source};
 //!
-//! async fn monitor(files: &dyn Source, log: &CheckpointVerifier) -> Result<(), Box<dyn Error>> {
-//!     let mut tree = VerifiedTree::default();
+//! async fn monitor(files: Arc<dyn Source>, origin: &str, key: &[u8]) -> Result<(), Box<dyn Error>> {
+//!     let mut log = Client::new(files, CheckpointVerifier::new(origin, key)?);
+//!     let mut next = 0;
 //!     loop {
-//!         let (signed, _) = log.verify(&file(files, "checkpoint").await?)?;
-//!         let (earlier, grown) = (tree.edge(), VerifiedTree::default());
-//!         grown.advance(load_edge(files, signed.size).await?);
-//!         let root = grown.root_at(files, earlier.size()).await?;
-//!         if grown.edge().root() != signed.root || root != earlier.root() {
-//!             return Err("the tiles do not lead from the last tree to the signed tree".into());
-//!         }
-//!         tree = grown;
-//!         for data in data_tiles_between(earlier.size(), signed.size) {
-//!             let hashes = tree.hashes(files, 0, data.index()).await?;
-//!             let bytes = tile(files, data).await?;
-//!             TileContent::parse(data, &bytes)?.compare(data, &hashes)?;
-//!             for entry in TileEntries::first(&bytes, data.start_leaf(), data.width().into()) {
-//!                 println!("{:?}", entry?.leaf.signed);
+//!         let (checkpoint, _) = log.advance().await?;
+//!         let mut tiles = pin!(log.entries(next));
+//!         while let Some(tile) = tiles.next().await {
+//!             for entry in tile?.entries() {
+//!                 println!("{} {:?}", entry.index, entry.leaf.signed);
+//! #               assert_eq!(entry.index, entry.leaf.index);
+//! #               next += 1;
 //!             }
 //!         }
-//! #       if signed.size == 300 { return Ok(()); }
+//! #       assert_eq!((next, checkpoint.size), (300, 300));
+//! #       if next == 300 { return Ok(()); }
+//!         next = checkpoint.size;
 //!         tokio::time::sleep(Duration::from_secs(60)).await;
 //!     }
 //! }
@@ -81,11 +78,11 @@
 //! #     let key = LogKey::from_seed(&[7; 32])?;
 //! #     let note = key.sign_checkpoint("log.example", 300, &edge.root(), 1_767_225_600_000)?;
 //! #     files.insert("checkpoint".into(), note.into_bytes());
-//! #     let log = CheckpointVerifier::new("log.example", key.public_key_spki())?;
-//! #     monitor(&Files(files), &log).await
+//! #     monitor(Arc::new(Files(files)), "log.example", key.public_key_spki()).await
 //! # }
 //! ```
 
+mod client;
 mod entries;
 mod gunzip;
 #[cfg(feature = "http")]
@@ -98,6 +95,7 @@ mod storage;
 mod tile;
 mod tree;
 
+pub use client::{Client, VerifiedEntries};
 pub use entries::TileContent;
 pub use gunzip::{GZIP_HEADER, gunzip, gunzip_entries, gunzip_into, is_gzip};
 #[cfg(feature = "http")]

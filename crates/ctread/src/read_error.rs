@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::io;
 
-use lucarne_ct::{Fingerprint, TileLeafError};
-use lucarne_tlog::{LoadError, Tile};
+use lucarne_ct::{CheckpointError, Fingerprint, TileLeafError};
+use lucarne_tlog::{Hash, LoadError, Tile};
 use lucarne_x509::text::counted;
 
 use crate::SourceError;
@@ -28,6 +28,25 @@ pub enum Problem {
     /// The source cannot read the file.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The checkpoint is not a checkpoint of the log.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The checkpoint is of a tree that is smaller than the verified tree.
+    #[error("the log went back from size {verified} to size {size}")]
+    Smaller {
+        /// Size of the verified tree.
+        verified: u64,
+        /// Size in the checkpoint.
+        size: u64,
+    },
+    /// The tiles of the tree do not lead to a signed root.
+    #[error("the tiles of the tree of size {size} do not lead to its root {root}")]
+    Root {
+        /// Size of the tree.
+        size: u64,
+        /// The signed root of this size.
+        root: Hash,
+    },
     /// The tree is larger than any static CT log.
     #[error(transparent)]
     Size(LoadError<Infallible>),

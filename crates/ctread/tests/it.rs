@@ -1,22 +1,26 @@
-//! A reader of a log in memory finds each kind of wrong file.
+//! A client follows a log in memory, and finds each kind of wrong file.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
-use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef};
+use lucarne_ct::{CheckpointVerifier, Fingerprint, LogKey, SignedEntryRef, TileLeafRef};
 use lucarne_ctread::{
-    Problem, ReadError, Source, SourceError, TileContent, VerifiedTree, issuer, load_edge, tile,
+    Client, Problem, ReadError, Source, SourceError, VerifiedTree, issuer, load_edge, tile,
 };
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
 
+const ORIGIN: &str = "log.example/2026h2";
+
 /// The files of a log, each of which can be changed.
-#[derive(Default)]
 struct Files {
+    key: LogKey,
     files: Mutex<HashMap<String, Vec<u8>>>,
     /// Whether the source refuses requests for missing files.
     refuses: bool,
@@ -55,6 +59,14 @@ fn entry(index: u64, tile: &mut Vec<u8>) -> Hash {
 }
 
 impl Files {
+    fn new() -> Self {
+        Files {
+            key: LogKey::from_seed(&[7; 32]).unwrap(),
+            files: Mutex::default(),
+            refuses: false,
+        }
+    }
+
     /// Publishes the log of `size` entries. Earlier partial tiles are removed.
     fn grow(&self, size: u64) {
         let leaves: Vec<Hash> = (0..size).map(|n| entry(n, &mut Vec::new())).collect();
@@ -70,6 +82,12 @@ impl Files {
             files.insert(tile.path(), bytes);
         }
         *self.files.lock() = files;
+        self.sign(size, &edge.root());
+    }
+
+    fn sign(&self, size: u64, root: &Hash) {
+        let note = self.key.sign_checkpoint(ORIGIN, size, root, 5000 + size);
+        self.put("checkpoint", note.unwrap().into_bytes());
     }
 
     fn put(&self, path: &str, bytes: Vec<u8>) {
@@ -82,53 +100,52 @@ impl Files {
     }
 }
 
-/// Returns the tree of `size`, whose right edge is read.
-async fn tree(files: &Files, size: u64) -> VerifiedTree {
-    let tree = VerifiedTree::default();
-    tree.advance(load_edge(files, size).await.unwrap());
-    tree
+fn client(files: &Arc<Files>) -> Client {
+    let verifier = CheckpointVerifier::new(ORIGIN, files.key.public_key_spki()).unwrap();
+    Client::new(files.clone(), verifier)
 }
 
-/// Reads all data tiles from the entry `first` on, and compares them with the tree. Returns the
-/// number of entries.
-async fn read(files: &Files, tree: &VerifiedTree, first: u64) -> Result<usize, ReadError> {
-    let (mut entries, size) = (0, tree.edge().size());
-    for index in first / TILE_WIDTH..size.div_ceil(TILE_WIDTH) {
-        let data = Tile::widest(Level::Data, index, size).unwrap();
-        let content = TileContent::parse(data, &tile(files, data).await?)?;
-        content.compare(data, &tree.hashes(files, 0, index).await?)?;
-        entries += content.leaves.len();
+/// Returns the indexes of all entries from `first` on.
+async fn read(client: &Client, first: u64) -> Result<Vec<u64>, ReadError> {
+    let mut tiles = pin!(client.entries(first));
+    let mut indexes = Vec::new();
+    while let Some(tile) = tiles.next().await {
+        let tile = tile?;
+        assert_eq!(tile.content.leaves.len(), usize::from(tile.tile.width()));
+        indexes.extend(tile.entries().map(|entry| entry.leaf.index));
     }
-    Ok(entries)
+    Ok(indexes)
 }
 
 #[tokio::test]
-async fn all_entries_of_a_growing_log_are_verified() {
-    let files = Files::default();
-    let mut earlier = VerifiedTree::default().edge();
+async fn a_client_follows_a_growing_log() {
+    let files = Arc::new(Files::new());
+    let mut log = client(&files);
+    let mut next = 0;
     for size in [0, 1, 255, 256, 300, 300, 1000, 70_000] {
         files.grow(size);
-        let tree = tree(&files, size).await;
-        let root = tree.root_at(&files, earlier.size()).await.unwrap();
-        assert_eq!(root, earlier.root());
-        assert_eq!(read(&files, &tree, 0).await.unwrap(), size as usize);
-        earlier = tree.edge();
+        let (checkpoint, timestamp) = log.advance().await.unwrap();
+        assert_eq!((checkpoint.size, timestamp), (size, 5000 + size));
+        assert_eq!(read(&log, next).await.unwrap(), Vec::from_iter(next..size));
+        next = size;
     }
+    assert_eq!(read(&log, 69_999).await.unwrap(), [69_999]);
+    assert!(read(&log, 70_000).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_full_tile_replaces_a_missing_partial_tile() {
     for refuses in [false, true] {
-        let files = Files {
-            refuses,
-            ..Files::default()
-        };
+        let mut files = Files::new();
+        files.refuses = refuses;
+        let files = Arc::new(files);
         files.grow(300);
-        let tree = tree(&files, 300).await;
+        let mut log = client(&files);
+        log.advance().await.unwrap();
         files.grow(600);
-        assert_eq!(read(&files, &tree, 256).await.unwrap(), 44);
+        assert_eq!(read(&log, 250).await.unwrap(), Vec::from_iter(250..300));
         files.files.lock().remove("tile/data/001");
-        let error = read(&files, &tree, 256).await.unwrap_err();
+        let error = read(&log, 250).await.unwrap_err();
         assert_eq!(error.path, "tile/data/001.p/44");
         let is_right = match error.problem {
             Problem::Missing => !refuses,
@@ -140,19 +157,54 @@ async fn a_full_tile_replaces_a_missing_partial_tile() {
 }
 
 #[tokio::test]
-async fn a_tree_that_is_too_large_is_refused() {
-    let large = load_edge(&Files::default(), 1 << 41).await.unwrap_err();
-    assert_eq!(large.to_string(), "tile/5/000.p/2: is missing");
+async fn wrong_checkpoints_are_refused() {
+    let files = Arc::new(Files::new());
+    files.grow(300);
+    let mut log = client(&files);
+    log.advance().await.unwrap();
+    let mut refused = async |size, root: Hash| {
+        files.sign(size, &root);
+        log.advance().await.unwrap_err().to_string()
+    };
+    let smaller = refused(299, Hash([1; 32])).await;
+    assert_eq!(
+        smaller,
+        "checkpoint: the log went back from size 300 to size 299"
+    );
+    let other = refused(300, Hash([1; 32])).await;
+    assert!(
+        other.contains("of size 300 do not lead to its root"),
+        "{other}"
+    );
+    let large = refused(1 << 41, Hash([1; 32])).await;
+    assert_eq!(large, "tile/5/000.p/2: is missing");
+    // A larger tree of another history, with all its tiles.
+    let mut edge = RightEdge::new();
+    let leaves: Vec<Hash> = (0..400).map(|n| entry(n + 1, &mut Vec::new())).collect();
+    for (tile, bytes) in edge.append(&leaves) {
+        files.put(&tile.path(), bytes);
+    }
+    let forked = refused(400, edge.root()).await;
+    assert!(
+        forked.contains("of size 300 do not lead to its root"),
+        "{forked}"
+    );
+    let unsigned = async {
+        files.put("checkpoint", b"no note".to_vec());
+        log.advance().await.unwrap_err()
+    };
+    assert!(matches!(unsigned.await.problem, Problem::Checkpoint(_)));
 }
 
 #[tokio::test]
 async fn wrong_tiles_are_refused() {
     let read = async |change: fn(&Files)| {
-        let files = Files::default();
+        let files = Arc::new(Files::new());
         files.grow(600);
-        let tree = tree(&files, 600).await;
+        let mut log = client(&files);
+        log.advance().await.unwrap();
         change(&files);
-        read(&files, &tree, 0).await.unwrap_err().to_string()
+        read(&log, 0).await.unwrap_err().to_string()
     };
     let expected = "tile/0/000: the hashes do not lead to the tile above it";
     assert_eq!(read(|files| files.flip("tile/0/000", 40)).await, expected);
@@ -174,7 +226,7 @@ async fn wrong_tiles_are_refused() {
 
 #[tokio::test]
 async fn an_issuer_has_the_fingerprint_of_its_name() {
-    let files = Files::default();
+    let files = Files::new();
     let fingerprint = Fingerprint::of(b"issuer");
     let path = format!("issuer/{fingerprint}");
     let missing = issuer(&files, fingerprint).await.unwrap_err().to_string();

@@ -101,8 +101,10 @@ impl From<ReadError> for Finding {
     fn from(error: ReadError) -> Self {
         let check = match &error.problem {
             Problem::Missing | Problem::Source(_) => served(&error.path),
+            Problem::Checkpoint(_) => checks::CHECKPOINT_WELLFORMED,
+            Problem::Smaller { .. } => checks::CHECKPOINT_GROWTH,
             Problem::Size(_) | Problem::Length { .. } => checks::TILE_WELLFORMED,
-            Problem::Hashes | Problem::Beyond => checks::TILE_CONSISTENT,
+            Problem::Root { .. } | Problem::Hashes | Problem::Beyond => checks::TILE_CONSISTENT,
             Problem::Gzip(_) => checks::ENCODING,
             Problem::Entry { .. } | Problem::Rest(_) => checks::ENTRY_WELLFORMED,
             Problem::Index { .. } => checks::ENTRY_INDEX,
