@@ -16,8 +16,8 @@ const KEPT: usize = 1024;
 
 /// Hashes of one tile.
 pub type TileHashes = Arc<[Hash]>;
-/// Hashes of a full tile, once they are verified.
-type Kept = Arc<OnceCell<TileHashes>>;
+/// Hashes of a full tile, once they are verified; `None` if the read failed.
+type Kept = Arc<OnceCell<Option<TileHashes>>>;
 
 /// The verified part of a tree, for any number of concurrent readers. A tile that several of them
 /// need at the same time is read once: the first reader must be polled until it has the tile.
@@ -47,7 +47,7 @@ impl VerifiedTree {
         let (full, _) = leaves.as_chunks::<{ TILE_WIDTH as usize }>();
         for (index, hashes) in (old.size() / TILE_WIDTH..).zip(full) {
             // A reader that is reading the tile stores the same hashes.
-            let _ = self.place(0, index).set(Arc::from(*hashes));
+            let _ = self.place(0, index).set(Some(Arc::from(*hashes)));
         }
         self.advance(grown);
     }
@@ -75,17 +75,25 @@ impl VerifiedTree {
         }
         let mut above = above.unwrap_or_default();
         while let Some(tile) = missing.pop() {
-            let read = async {
-                let bytes = tile::tile(source, tile).await?;
-                let expected = above.get((tile.index() % TILE_WIDTH) as usize).copied();
-                if expected.is_none() || tile_root(&bytes) != expected {
-                    return Err(ReadError::of(tile, Problem::Hashes));
-                }
-                Ok(tile::hashes(&bytes).into())
-            };
             let kept = self.place(height(tile), tile.index());
-            let verified = kept.get_or_try_init(|| read).await.cloned();
-            above = verified?;
+            let mut failure = None;
+            let first = async {
+                let verified = verified(source, tile, &above).await;
+                verified.map_err(|error| failure = Some(error)).ok()
+            };
+            let shared = kept.get_or_init(|| first).await.clone();
+            above = match (shared, failure) {
+                (Some(hashes), _) => hashes,
+                (None, Some(error)) => {
+                    // The next reader shares a new read.
+                    let mut all = self.kept.lock();
+                    all.retain(|_, place| !Arc::ptr_eq(place, &kept));
+                    return Err(error);
+                }
+                // The read of another reader failed. All its waiters read at the same time: one
+                // after the other, the last would wait for the time limits of all.
+                (None, None) => verified(source, tile, &above).await?,
+            };
         }
         Ok(above)
     }
@@ -110,7 +118,7 @@ impl VerifiedTree {
     /// Returns the place of a full tile.
     fn place(&self, level: u8, index: u64) -> Kept {
         let mut kept = self.kept.lock();
-        if kept.len() >= KEPT {
+        if kept.len() >= KEPT && !kept.contains_key(&(level, index)) {
             // Any tile can be dropped: a tile is fetched again when needed.
             let victim = kept.keys().next().copied();
             victim.map(|victim| kept.remove(&victim));
@@ -121,9 +129,23 @@ impl VerifiedTree {
     fn at_hand(&self, edge: &RightEdge, level: u8, index: u64) -> Option<TileHashes> {
         match Tile::rightmost_partial(Level::Hashes(level), edge.size()) {
             Some(tile) if tile.index() == index => Some(edge.partial(level).into()),
-            _ => self.kept.lock().get(&(level, index))?.get().cloned(),
+            _ => self.kept.lock().get(&(level, index))?.get()?.clone(),
         }
     }
+}
+
+/// Reads a full tile, and compares its hash with the tile above.
+async fn verified(
+    source: &dyn Source,
+    tile: Tile,
+    above: &[Hash],
+) -> Result<TileHashes, ReadError> {
+    let bytes = tile::tile(source, tile).await?;
+    let expected = above.get((tile.index() % TILE_WIDTH) as usize).copied();
+    if expected.is_none() || tile_root(&bytes) != expected {
+        return Err(ReadError::of(tile, Problem::Hashes));
+    }
+    Ok(tile::hashes(&bytes).into())
 }
 
 /// Reads the right edge of a tree from its tiles. The caller must compare its root with a signed
@@ -151,5 +173,21 @@ fn height(tile: Tile) -> u8 {
     match tile.level() {
         Level::Hashes(level) => level,
         Level::Data => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_new_tile_replaces_another_tile() {
+        let tree = VerifiedTree::default();
+        let places: Vec<_> = (0..).map(|index| tree.place(0, index)).take(KEPT).collect();
+        for (index, place) in (0..).zip(&places) {
+            assert!(Arc::ptr_eq(place, &tree.place(0, index)), "{index}");
+        }
+        tree.place(1, 0);
+        assert_eq!(tree.kept.lock().len(), KEPT);
     }
 }

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use lucarne_ct::{CheckpointVerifier, Fingerprint, LogKey, SignedEntryRef, TileLeafRef};
 use lucarne_ctread::{
-    Client, Problem, ReadError, Source, SourceError, VerifiedTree, issuer, load_edge, tile,
+    Client, Problem, ReadError, Source, SourceError, VerifiedTree, issuer, load_edge,
 };
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 use parking_lot::Mutex;
@@ -26,14 +26,22 @@ struct Files {
     refuses: bool,
     /// The files that were read.
     reads: Mutex<Vec<String>>,
+    /// The number of reads at the same time: now, and the largest.
+    concurrent: Mutex<(usize, usize)>,
 }
 
 #[async_trait]
 impl Source for Files {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, SourceError> {
         self.reads.lock().push(path.to_owned());
+        {
+            let (now, most) = &mut *self.concurrent.lock();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
         // Another reader continues, as during a request.
         tokio::task::yield_now().await;
+        self.concurrent.lock().0 -= 1;
         match self.files.lock().get(path).cloned() {
             None if self.refuses => Err(SourceError::Refused(Arc::new(std::fmt::Error))),
             file => Ok(file.map(Bytes::from)),
@@ -64,6 +72,8 @@ impl Files {
             key: LogKey::from_seed(&[7; 32]).unwrap(),
             files: Mutex::default(),
             refuses: false,
+            reads: Mutex::default(),
+            concurrent: Mutex::default(),
         }
     }
 
@@ -197,6 +207,14 @@ async fn wrong_checkpoints_are_refused() {
 }
 
 #[tokio::test]
+async fn a_tree_that_is_too_large_is_refused() {
+    let files = Files::new();
+    files.put("tile/5/000.p/2", vec![0; 64]);
+    let large = load_edge(&files, 1 << 41).await.unwrap_err();
+    assert!(matches!(large.problem, Problem::Size(_)), "{large}");
+}
+
+#[tokio::test]
 async fn wrong_tiles_are_refused() {
     let read = async |change: fn(&Files)| {
         let files = Arc::new(Files::new());
@@ -240,15 +258,23 @@ async fn an_issuer_has_the_fingerprint_of_its_name() {
 
 #[tokio::test]
 async fn readers_share_the_read_of_a_tile_that_they_all_need() {
-    let files = Files::default();
+    let files = Files::new();
     files.grow(70_000);
-    let tree = tree(&files, 70_000).await;
+    let tree = VerifiedTree::default();
+    tree.advance(load_edge(&files, 70_000).await.unwrap());
+    let hashes = |index| tree.hashes(&files, 0, index);
+    let parent = files.files.lock().remove("tile/1/000").unwrap();
+    *files.concurrent.lock() = (0, 0);
+    for read in join_all((0..8).map(hashes)).await {
+        assert_eq!(read.unwrap_err().to_string(), "tile/1/000: is missing");
+    }
+    // Readers that waited for the first read do not wait for each other.
+    assert_eq!(*files.concurrent.lock(), (0, 7));
+    files.put("tile/1/000", parent);
     files.reads.lock().clear();
-    let tiles = (0..8).map(|index| tree.hashes(&files, 0, index));
-    join_all(tiles)
-        .await
-        .into_iter()
-        .for_each(|read| drop(read.unwrap()));
+    for read in join_all((0..8).map(hashes)).await {
+        read.unwrap();
+    }
     let reads = files.reads.lock();
     let parents = reads.iter().filter(|path| *path == "tile/1/000");
     assert_eq!((parents.count(), reads.len()), (1, 9), "{reads:?}");
