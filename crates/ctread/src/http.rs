@@ -51,13 +51,12 @@ impl Source for Prefix {
                 Err(ClientError::Status(status, _)) if matches!(status.as_u16(), 404 | 410) => {
                     break;
                 }
-                Err(error) => match left.checked_sub(pause(&error, attempt)) {
-                    Some(rest) if attempt < ATTEMPTS => {
-                        sleep(left - rest).await;
-                        left = rest;
+                Err(error) => match next(left, &error, attempt) {
+                    Some(pause) => {
+                        sleep(pause).await;
+                        left -= pause;
                     }
-                    // The server must not get the next request earlier than it requested.
-                    _ => return Err(SourceError::unavailable(error)),
+                    None => return Err(last(left, error)),
                 },
             }
         }
@@ -65,13 +64,31 @@ impl Source for Prefix {
     }
 }
 
-/// Returns the pause after the failure of an attempt: at least the pause that the server requests.
-fn pause(error: &ClientError, attempt: u32) -> Duration {
-    let own = PAUSE * (1 << (attempt - 1));
+/// Returns the pause before the next attempt: at least the pause that the server requests. Returns
+/// `None` if there is no next attempt, because it would be one too many, or too early.
+fn next(left: Duration, error: &ClientError, attempt: u32) -> Option<Duration> {
+    let pause = requested(error).max(PAUSE * (1 << (attempt - 1)));
+    (attempt < ATTEMPTS && pause <= left).then_some(pause)
+}
+
+/// Returns the pause that the server requests, or zero.
+fn requested(error: &ClientError) -> Duration {
     match error {
-        ClientError::Status(_, Some(requested)) => own.max(*requested),
-        _ => own,
+        ClientError::Status(_, Some(requested)) => *requested,
+        _ => Duration::ZERO,
     }
+}
+
+/// Returns the error of a read after its last attempt, with the requested pause if it is too long.
+fn last(left: Duration, error: ClientError) -> SourceError {
+    let pause = requested(&error);
+    if pause <= left {
+        return SourceError::unavailable(error);
+    }
+    let (pause, most) = (pause.as_secs(), PAUSES.as_secs());
+    SourceError::unavailable(format!(
+        "{error} and Retry-After {pause} s: the pauses of a read are at most {most} s in total"
+    ))
 }
 
 #[cfg(test)]
@@ -80,11 +97,34 @@ mod tests {
 
     #[test]
     fn a_pause_is_as_long_as_the_server_requests_and_grows_by_itself() {
-        let seconds = Duration::from_secs;
-        let status = |wait| ClientError::Status("503".parse().unwrap(), wait);
-        assert_eq!(pause(&status(Some(seconds(0))), 3), 4 * PAUSE);
-        assert_eq!(pause(&status(Some(seconds(7))), 1), seconds(7));
-        assert_eq!(pause(&status(None), 1), PAUSE);
-        assert_eq!(pause(&ClientError::Timeout(seconds(1)), 3), 4 * PAUSE);
+        let timeout = ClientError::Timeout(PAUSE);
+        for (error, attempt, pause) in [
+            (status(Some(0)), 3, 4 * PAUSE),
+            (status(Some(7)), 1, Duration::from_secs(7)),
+            (status(None), 1, PAUSE),
+            (timeout, 3, 4 * PAUSE),
+        ] {
+            assert_eq!(next(PAUSES, &error, attempt), Some(pause), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_read_ends_after_four_attempts_or_before_a_pause_that_is_too_long() {
+        assert_eq!(next(PAUSES, &status(Some(0)), ATTEMPTS), None);
+        assert_eq!(next(PAUSES, &status(Some(180)), 1), Some(PAUSES));
+        assert_eq!(next(PAUSES, &status(Some(181)), 1), None);
+        let long = status(Some(100));
+        let pause = next(PAUSES, &long, 1).unwrap();
+        assert_eq!(next(PAUSES - pause, &long, 2), None);
+        let plain = "the server responded with status 503 Service Unavailable";
+        assert_eq!(last(PAUSES, status(Some(7))).to_string(), plain);
+        let expected = format!(
+            "{plain} and Retry-After 100 s: the pauses of a read are at most 180 s in total"
+        );
+        assert_eq!(last(PAUSES - pause, long).to_string(), expected);
+    }
+
+    fn status(seconds: Option<u64>) -> ClientError {
+        ClientError::Status("503".parse().unwrap(), seconds.map(Duration::from_secs))
     }
 }
