@@ -222,13 +222,14 @@ pub struct Keygen {
 mod tests {
     use std::path::Path;
 
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     use super::{Cli, Command};
+    use crate::examples::command_line;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command_line().debug_assert();
     }
 
     #[test]

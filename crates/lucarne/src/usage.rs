@@ -35,9 +35,12 @@ pub fn parse(arguments: &[OsString]) -> Cli {
 /// Returns whether the arguments request JSON lines. The arguments may be invalid.
 fn wants_json(arguments: &[OsString]) -> bool {
     let words = arguments.iter();
-    let mut pairs = words.clone().zip(words.clone().skip(1));
-    pairs.any(|(flag, value)| flag == "--log-format" && value == "json")
-        || arguments.iter().any(|word| word == "--log-format=json")
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().replace('_', "-"))
+        .collect();
+    let mut pairs = words.windows(2);
+    pairs.any(|pair| pair == ["--log-format", "json"])
+        || words.iter().any(|word| word == "--log-format=json")
 }
 
 /// Replaces the reason of the standard library why a text is not a number.
@@ -61,6 +64,11 @@ fn advised(mut error: Error, arguments: &[OsString]) -> Error {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) => word.clone(),
         _ => return error,
     };
+    // Of names that are equally similar, clap suggests the last, which is the one with underscores.
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::SuggestedArg) {
+        let flag = ContextValue::String(flag.replace('_', "-"));
+        error.insert(ContextKind::SuggestedArg, flag);
+    }
     if !word.starts_with('-') && reads_configuration(arguments) {
         let tip = format!("to name the configuration file, use '-c {word}'");
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
@@ -98,6 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn a_suggested_flag_has_dashes() {
+        for (line, flag) in [
+            ("repair --dryrun", "--dry-run"),
+            ("check --before", "--before-start"),
+            ("serve --logformat", "--log-format"),
+        ] {
+            let words = ["lucarne"].into_iter().chain(line.split(' '));
+            let words: Vec<_> = words.map(OsString::from).collect();
+            let error = command_line().try_get_matches_from(&words).unwrap_err();
+            let text = advised(error, &words).to_string();
+            let tip = format!("tip: a similar argument exists: '{flag}'\n");
+            assert!(text.contains(&tip), "{text}");
+        }
+    }
+
+    #[test]
     fn json_is_recognized_in_invalid_arguments() {
         let wants = |line: &str| {
             let words: Vec<_> = line.split(' ').map(OsString::from).collect();
@@ -105,6 +129,8 @@ mod tests {
         };
         assert!(wants("lucarne serve --log-format json --bogus"));
         assert!(wants("lucarne serve --bogus --log-format=json"));
+        assert!(wants("lucarne serve --log_format json --bogus"));
+        assert!(wants("lucarne serve --bogus --log_format=json"));
         assert!(!wants("lucarne serve --log-format text json"));
     }
 }

@@ -253,6 +253,7 @@ fn check() {
             ("a lock that does not respond", "$ -c away.yaml"),
             ("a file without its option", "$ lucarne.yaml"),
             ("an unknown option", "$ --before-strat"),
+            ("an incomplete option", "$ --before"),
         ],
     );
 }
