@@ -9,7 +9,8 @@ use lucarne_scenarios::ct::checks::Findings;
 use lucarne_scenarios::ct::fetch::{self, FetchError, Unreachable};
 use lucarne_scenarios::ct::{HttpFetcher, LogOptions, Monitor, Outage, TreeHead, TreeHeads};
 
-/// Time before the next check after a response with the status 429 without a valid Retry-After.
+/// Time before the next check after a response with the status 429 without a valid Retry-After, or
+/// with the wait zero.
 const THROTTLED: Duration = Duration::from_secs(10);
 /// Maximum time before the next check. A log may require a day.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -100,10 +101,14 @@ impl Watched {
 fn wait(why: &Unreachable) -> Duration {
     match why {
         Unreachable::Status {
-            retry_after: Some(asked),
+            status: 429,
+            retry_after: None | Some(Duration::ZERO),
             ..
-        } => LONGEST_WAIT.min(*asked),
-        Unreachable::Status { status: 429, .. } => THROTTLED,
+        } => THROTTLED,
+        Unreachable::Status {
+            retry_after: Some(requested),
+            ..
+        } => LONGEST_WAIT.min(*requested),
         _ => Duration::ZERO,
     }
 }
@@ -124,6 +129,7 @@ mod tests {
             (status(503, Some(3)), 3),
             (status(429, Some(86_400)), 600),
             (status(429, None), 10),
+            (status(429, Some(0)), 10),
             (status(503, None), 0),
             (Unreachable::Other("no connection".into()), 0),
         ] {
