@@ -87,7 +87,7 @@ const NO_FILE: &str = "name the file with `-c FILE` (default: `lucarne.yaml` in 
 
 /// Reads a configuration file, or reports the reason why the file cannot be read. The remedy
 /// follows if the file does not exist.
-pub(crate) fn text_of(path: &Path, remedy: &str, report: &mut Report) -> Option<String> {
+pub(crate) fn yaml_of(path: &Path, remedy: &str, report: &mut Report) -> Option<String> {
     let error = match files::named(path, || read_text(path)) {
         Ok(text) => return Some(text),
         Err(error) => error,
@@ -145,7 +145,7 @@ impl Config {
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
         let directory = path.parent().unwrap_or(Path::new(""));
-        let yaml = text_of(path, NO_FILE, &mut report);
+        let yaml = yaml_of(path, NO_FILE, &mut report);
         let config = yaml.and_then(|yaml| Config::parse(&yaml, directory, &mut report));
         (config, report)
     }

@@ -76,7 +76,7 @@ fn with_default<T, E: Display>(
     parser: fn(&str) -> Result<T, E>,
 ) -> Option<T> {
     let value = reader.value(key, parser);
-    value.or_else(|| parser(&key.about.default()).ok())
+    value.or_else(|| parser(&key.about.plain_default()).ok())
 }
 
 /// Parses the URL of the collector.

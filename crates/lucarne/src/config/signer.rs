@@ -11,7 +11,7 @@ use super::keys::identity::KEYS;
 use super::keys::signer::{self as file, log as of_log};
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
-use super::{secret, text_of, tree_of};
+use super::{secret, tree_of, yaml_of};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "name the file with `-c FILE` (default: `signer.yaml` in the working \
@@ -35,7 +35,7 @@ impl SignerConfig {
     pub(crate) fn read(path: &Path) -> (Option<Self>, Report) {
         let mut report = Report::on(Some(path));
         let directory = path.parent().unwrap_or(Path::new(""));
-        let yaml = text_of(path, NO_FILE, &mut report);
+        let yaml = yaml_of(path, NO_FILE, &mut report);
         let config = yaml.and_then(|yaml| Self::parse(&yaml, directory, &mut report));
         (config, report)
     }

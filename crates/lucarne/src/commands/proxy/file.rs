@@ -9,7 +9,7 @@ use lucarne_settings::{Node, Reader, Report, Section, Table, Value};
 
 use super::config::{self, Config, Pair, Through, action};
 use super::keys::{entries, top};
-use crate::config::{Secret, text_of, tree_of};
+use crate::config::{Secret, tree_of, yaml_of};
 
 /// Remedy for a missing configuration.
 const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has a default \
@@ -18,7 +18,7 @@ const NO_FILE: &str = "correct the path after `-c`, or omit `-c`: every key has 
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     let mut config = Config::default();
-    let yaml = text_of(path, NO_FILE, report);
+    let yaml = yaml_of(path, NO_FILE, report);
     if let Some(root) = yaml.and_then(|yaml| tree_of(&yaml, report)) {
         let directory = path.parent().unwrap_or(Path::new(""));
         read_top(&root, directory, &mut config, report);
