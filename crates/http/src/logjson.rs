@@ -198,8 +198,8 @@ pub(crate) fn operator_list<'l>(logs: impl Iterator<Item = &'l Log>) -> Option<R
     Some(plain(StatusCode::OK, &value::JSON, &value::MINUTE, json))
 }
 
-/// Responds to a request for `logs.v3.json`: all logs as one list. The name is empty if the operator
-/// is unknown.
+/// Responds to a request for `logs.v3.json`: all logs as one list. The name is empty if the
+/// operator is unknown.
 pub(crate) fn list<'l>(
     logs: impl Iterator<Item = &'l Log>,
     reads: Option<&ReadLimits>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_cosign::{LogKeys, Refusal, TrustedKey, Witness};
+use lucarne_cosign::{AddCheckpoint, LogKeys, Refusal, TrustedKey, Witness};
 use lucarne_ct::CheckpointVerifier;
 use lucarne_log::{WitnessClient, WitnessError, WitnessResponse, Witnesses};
 use lucarne_storage::memory::Operation;
@@ -129,7 +129,8 @@ impl WitnessClient for Two {
                 None => std::future::pending().await,
             };
         }
-        match self.good.add_checkpoint(&body, 1_790_000_000).await {
+        let request = AddCheckpoint::parse(&body).unwrap();
+        match self.good.add_checkpoint(&request, 1_790_000_000).await {
             Ok(lines) => {
                 let lines = lines.iter().map(|line| format!("{line}\n"));
                 response(200, lines.collect::<String>())
