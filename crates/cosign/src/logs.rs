@@ -25,7 +25,7 @@ pub type ListedLog = (String, Arc<TrustedKey>);
 /// A key that signs the checkpoints of a log.
 #[derive(Debug)]
 pub enum TrustedKey {
-    /// The key of a transparency log.
+    /// The key of a transparency log, of any signature type.
     Note(VerifierKey),
     /// The key of a static CT log, whose checkpoints have signatures of RFC 6962 (type `05`).
     Ct(CheckpointVerifier),
@@ -62,9 +62,6 @@ pub enum InvalidKey {
     /// The text is not a verifier key, and not a public key in base64.
     #[error("it has neither a verifier key, nor the base64 of a public key in DER: {0}")]
     Verifier(#[from] lucarne_tlog::KeyError),
-    /// Only cosigners have keys of this type.
-    #[error("the type of the key is 0x04, and only cosigners have keys of this type")]
-    Cosigner,
     /// The public key is not the key of a static CT log.
     #[error(transparent)]
     Ct(#[from] lucarne_ct::KeyError),
@@ -74,17 +71,13 @@ impl TrustedKey {
     /// Parses a key of the log with this origin: a verifier key, or the public key of a static CT
     /// log (a SubjectPublicKeyInfo in base64). `Display` writes the same text.
     pub fn parse(origin: &str, text: &str) -> Result<Self, InvalidKey> {
-        let verifier: VerifierKey = match text.parse() {
-            Ok(verifier) => verifier,
+        match text.parse() {
+            Ok(verifier) => Ok(Self::Note(verifier)),
             Err(why) => {
                 let der = STANDARD.decode_to_vec(text).ok();
                 let spki = der.filter(|der| der.starts_with(&[SEQUENCE])).ok_or(why)?;
-                return Ok(Self::Ct(CheckpointVerifier::new(origin, &spki)?));
+                Ok(Self::Ct(CheckpointVerifier::new(origin, &spki)?))
             }
-        };
-        match verifier.key_type() {
-            KeyType::Ed25519Cosigner => Err(InvalidKey::Cosigner),
-            KeyType::Ed25519 | KeyType::MlDsa44Cosigner => Ok(Self::Note(verifier)),
         }
     }
 

@@ -69,7 +69,8 @@ async fn unsigned_extension_lines_are_refused() {
     let ml_dsa = Cosigner::ml_dsa_44(ORIGIN, &[1; 32]).unwrap();
     let mut logs = LogKeys::default();
     for key in [&log.key, &ml_dsa] {
-        logs.add(ORIGIN, TrustedKey::Note(key.verifier().clone()));
+        let key = TrustedKey::parse(ORIGIN, &key.verifier().to_string()).unwrap();
+        logs.add(ORIGIN, key);
     }
     let witness = Witness::new(cosigners(), logs, Arc::new(memory())).unwrap();
     let mut request = log.request(0, 5);
