@@ -28,7 +28,7 @@ pub use validators::Validators;
 
 use crate::shown::url_without_secrets;
 use crate::tls::{Trust, trusting};
-use dialer::{Dialer, Proxies};
+use dialer::{Dialer, Lookups, Proxies};
 
 /// Value of User-Agent.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
@@ -72,7 +72,7 @@ impl Client {
 
     fn through(proxies: Option<Arc<Proxies>>, mut tls: ClientConfig, timeout: Duration) -> Self {
         tls.alpn_protocols.clear(); // the connector sets its own
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(Lookups::default());
         tcp.enforce_http(false);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
