@@ -115,7 +115,11 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
         mmd: MMD_SECONDS,
         operator: config.metadata.operator.clone(),
         cosigner: config.key.cosigner(&config.origin),
-        witnesses: log.witnesses().into_iter().map(witness).collect(),
+        witnesses: log
+            .witnesses()
+            .into_iter()
+            .map(|it| witness(log, it))
+            .collect(),
         checks: checks(log).await,
         roots: roots.collect(),
         limits: reads.map_or_else(Vec::new, ReadLimits::in_words),
@@ -124,7 +128,7 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
     page(&template)
 }
 
-fn witness(state: WitnessState) -> WitnessRow {
+fn witness(log: &Log, state: WitnessState) -> WitnessRow {
     let cosigned = state.cosigned.map(|(size, seconds)| {
         let time = rfc3339(seconds.saturating_mul(1000));
         format!("{} at {time}", counted(size, "entry"))
@@ -133,7 +137,7 @@ fn witness(state: WitnessState) -> WitnessRow {
         name: state.name,
         key: state.key,
         cosigned: cosigned.unwrap_or_else(|| "nothing yet".into()),
-        problem: state.problem.unwrap_or_default(),
+        problem: log.public(&state.problem.unwrap_or_default()),
     }
 }
 

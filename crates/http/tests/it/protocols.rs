@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use crate::read_limits::{CONTACT, SMALL, limits};
 use crate::support::{Client, Server, TestLog};
+use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_http::{Limits, Tls};
+use lucarne_log::{Metrics, WitnessClient, WitnessError, WitnessResponse, Witnesses};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_testkit::tls_client;
+use lucarne_tlog::{Cosigner, Policy};
+use prometheus_client::registry::Registry;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -256,4 +260,42 @@ async fn the_page_checks_the_signature() {
         "true 2 false the origin is log.example/demo",
         "{complaints}"
     );
+}
+
+#[derive(Debug)]
+struct Unreachable;
+
+#[async_trait]
+impl WitnessClient for Unreachable {
+    async fn add_checkpoint(
+        &self,
+        _prefix: &str,
+        _body: Bytes,
+        _max: usize,
+    ) -> Result<WitnessResponse, WitnessError> {
+        let why = "the proxy http://user:secret@10.0.0.1/ refuses";
+        Err(WitnessError::Unreachable(why.into()))
+    }
+}
+
+#[tokio::test]
+async fn the_problems_of_witnesses_are_shown_without_locations() {
+    let key = Cosigner::ed25519("w.example", &[7; 32]).unwrap();
+    let policy = format!(
+        "witness W {} https://w.example/\nquorum W\n",
+        key.verifier()
+    );
+    let policy = Policy::parse(policy.as_bytes()).unwrap();
+    let witnesses = Witnesses::new(policy, Arc::new(Unreachable)).unwrap();
+    let metrics = Metrics::register(&mut Registry::default());
+    let test = TestLog::start_with("demo", &metrics, |config| {
+        config.witnesses = Some(witnesses);
+    })
+    .await;
+    test.until(|log| log.witnesses()[0].problem.is_some()).await;
+    let server = Server::start(vec![test.log.clone()], Limits::default()).await;
+    let page = server.get("/demo/").await;
+    let page = page.text();
+    assert!(page.contains("refuses"), "{page}");
+    assert!(!page.contains("secret"), "{page}");
 }
