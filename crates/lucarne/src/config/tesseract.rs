@@ -49,8 +49,7 @@ const PUBLIC: &str = "the public key follows from the private one";
 const SPANNER: &str = "the lock is not in Spanner: --checkpoints names its place";
 const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is the minimum time \
                       between them";
-const WITNESS: &str = "Lucarne does not use witnesses: checkpoints only have the signature of the \
-                       log";
+const WITNESS: &str = "witnesses are configured with `witnesses:` in a configuration file";
 const TRACES: &str = "traces are exported only with `otlp:` in a configuration file, by a build \
                       with the feature `otlp`";
 
