@@ -91,6 +91,11 @@ impl Witnesses {
         })
     }
 
+    /// Returns whether the policies are equal.
+    pub fn have_policy_of(&self, other: &Self) -> bool {
+        format!("{:?}", self.policy) == format!("{:?}", other.policy)
+    }
+
     /// Returns the names of the witnesses in the order of the policy.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.policy.witnesses().iter().map(|it| shown(&it.name))

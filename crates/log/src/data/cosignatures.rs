@@ -116,10 +116,11 @@ impl Cosigned {
         }
     }
 
-    /// Returns whether the cosignatures meet the quorum of the policy.
-    pub(crate) fn meets_quorum(&self, policy: &Policy) -> bool {
+    /// Returns whether the first `count` cosignatures meet the quorum of the policy.
+    pub(crate) fn meets_quorum(&self, policy: &Policy, count: usize) -> bool {
         let name = |known: &Cosignature| &policy.witnesses()[known.witness].name;
-        policy.quorum_is_met(|it| self.cosignatures.iter().any(|by| *name(by) == it.name))
+        let first = || self.cosignatures.iter().take(count);
+        policy.quorum_is_met(|it| first().any(|by| *name(by) == it.name))
     }
 
     /// Returns the note with all cosignatures. The bytes of the committed note are not encoded
@@ -163,10 +164,10 @@ mod tests {
 
         let mut cosigned = Cosigned::begin(committed.clone().into()).unwrap();
         cosigned.add(of(&format!("{unknown}{by_b}")).unwrap());
-        assert!(!cosigned.meets_quorum(&policy));
+        assert!(!cosigned.meets_quorum(&policy, 1));
         cosigned.add(of(&by_a).unwrap());
         cosigned.add(of(&line(&a, &text, 70)).unwrap());
-        assert!(cosigned.meets_quorum(&policy));
+        assert!(cosigned.meets_quorum(&policy, 2) && !cosigned.meets_quorum(&policy, 1));
         let note = cosigned.note();
         assert_eq!(note, format!("{committed}{by_b}{by_a}"));
         let is_cosigned = |note: &[u8]| is_cosigned(Some(&policy), committed.as_bytes(), note);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use lucarne_tlog::Policy;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -30,6 +31,8 @@ use crate::shared::Shared;
 /// Longest time for which cosignatures wait for those of slower witnesses, to be published together
 /// with them.
 const TOGETHER: Duration = Duration::from_secs(1);
+/// The part of a period before the next round, by which the cosignatures are published.
+const MARGIN: u32 = 4;
 
 /// The requests to the witnesses of a log, and the cosignatures of its newest checkpoint.
 pub(super) struct Cosigning {
@@ -38,8 +41,6 @@ pub(super) struct Cosigning {
     newest: watch::Sender<Option<Arc<Proposal>>>,
     responses: mpsc::Receiver<Response>,
     current: Option<Collection>,
-    /// Whether the storage has kept a checkpoint without its cosignatures.
-    was_kept: bool,
     /// Ends the tasks of the witnesses when the sequencer ends.
     _tasks: JoinSet<()>,
 }
@@ -49,12 +50,53 @@ struct Collection {
     cosigned: Cosigned,
     /// The checkpoint as published.
     published: Bytes,
+    /// Whether a publication has begun and not ended, so that the storage may have more lines.
+    is_unknown: bool,
     size: u64,
+    /// The time of the last publication.
     at: Instant,
     /// Number of cosignatures that are published.
     shown: usize,
     /// Number of requests without a response.
     missing: usize,
+}
+
+impl Collection {
+    /// Returns the time at which new cosignatures are published; `None` if there are none.
+    /// `interval` is the shortest time between publications.
+    fn due(
+        &self,
+        policy: &Policy,
+        (period, interval): (Duration, Duration),
+        (now, next): (Instant, Instant),
+    ) -> Option<Instant> {
+        let all = self.cosigned.cosignatures().len();
+        if all == self.shown || self.is_unknown {
+            return None;
+        }
+        let earliest = self.at + interval;
+        let meets_quorum = |count| self.cosigned.meets_quorum(policy, count);
+        if self.missing == 0 || meets_quorum(all) && !meets_quorum(self.shown) {
+            return Some(earliest);
+        }
+        let together = self.at + TOGETHER.min(period / 2);
+        // After `next`, the log is idle: the next round begins with the next submission.
+        let together = if now < next {
+            let before_next = next.checked_sub(period / MARGIN);
+            before_next.map_or(together, |before| together.min(before))
+        } else {
+            together
+        };
+        Some(earliest.max(together))
+    }
+}
+
+impl Drop for Cosigning {
+    /// Another instance may lead from now on.
+    fn drop(&mut self) {
+        let (status, metrics) = (&self.log.status.witnesses, &self.log.metrics.witnesses);
+        status.reset(&self.witnesses, metrics);
+    }
 }
 
 impl Cosigning {
@@ -79,7 +121,6 @@ impl Cosigning {
             newest,
             responses,
             current: None,
-            was_kept: false,
             _tasks: tasks,
         })
     }
@@ -97,6 +138,7 @@ impl Cosigning {
         self.current = Some(Collection {
             cosigned,
             published: note.clone(),
+            is_unknown: false,
             size: tree.size(),
             at: Instant::now(),
             shown: 0,
@@ -106,12 +148,15 @@ impl Cosigning {
         self.newest.send_replace(Some(Arc::new(proposal)));
     }
 
-    /// Collects the responses of the witnesses, and publishes their cosignatures. May be dropped at
-    /// any time.
-    pub(super) async fn collect(&mut self) -> Infallible {
+    /// Collects the responses of the witnesses, and publishes their cosignatures. A busy log begins
+    /// its next round at `next`. May be dropped at any time.
+    pub(super) async fn collect(&mut self, next: Instant) -> Infallible {
+        let period = self.log.config.rounds.period;
         loop {
+            let times = (period, self.log.assets.replacement_interval());
             let current = self.current.as_ref();
-            let due = current.and_then(|current| self.due(current));
+            let round = (Instant::now(), next);
+            let due = current.and_then(|it| it.due(&self.witnesses.policy, times, round));
             let is_due = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -125,33 +170,20 @@ impl Cosigning {
         }
     }
 
-    /// Returns the time at which new cosignatures are published; `None` if there are none, or if
-    /// the last witnesses are awaited.
-    fn due(&self, current: &Collection) -> Option<Instant> {
-        if current.cosigned.cosignatures().len() == current.shown {
-            return None;
-        }
-        let earliest = current.at + self.log.assets.replacement_interval();
-        let together = current.at + TOGETHER.min(self.log.config.rounds.period / 2);
-        match (current.missing, current.shown) {
-            (0, _) => Some(earliest),
-            (_, 0) => Some(earliest.max(together)),
-            _ => None,
-        }
-    }
-
     fn take(&mut self, response: Response) {
-        let current = self.current.as_mut();
-        let current = current.filter(|it| *it.cosigned.committed() == response.note);
-        let is_outdated = current.is_none();
-        let problem = response.lines.as_ref().err().map(Failure::to_string);
-        let result = match &response.lines {
-            Err(failure) => failure.label(),
-            Ok(_) if is_outdated => "outdated",
-            Ok(_) => "cosigned",
-        };
+        let newest = self.newest.borrow().clone();
+        let is_outdated = newest.is_none_or(|newest| newest.note != response.note);
         let (status, metrics) = (&self.log.status.witnesses, &self.log.metrics.witnesses);
         for at in self.witnesses.with_prefix(&response.prefix) {
+            let failure = match &response.lines {
+                Err(failure) => Some(failure),
+                // Another key has the same URL.
+                Ok(lines) if lines.iter().all(|line| line.witness != at) => Some(&Failure::Missing),
+                Ok(_) if is_outdated => Some(&Failure::Outdated),
+                Ok(_) => None,
+            };
+            let result = failure.map_or("cosigned", Failure::label);
+            let problem = failure.map(Failure::to_string);
             let log = &self.log.config.shortname;
             match (
                 status.responded(at, (result, problem.clone()), metrics),
@@ -164,7 +196,8 @@ impl Cosigning {
                 (None, _) => {}
             }
         }
-        if let Some(current) = current {
+        let current = self.current.as_mut();
+        if let Some(current) = current.filter(|it| *it.cosigned.committed() == response.note) {
             current.missing = current.missing.saturating_sub(1);
             current.cosigned.add(response.lines.unwrap_or_default());
             let is_complete = current.cosigned.cosignatures().len() == current.shown;
@@ -180,6 +213,7 @@ impl Cosigning {
             return;
         };
         let note = current.cosigned.note();
+        current.is_unknown = true;
         let amended = self
             .log
             .assets
@@ -194,9 +228,10 @@ impl Cosigning {
             ),
             Err(error) => Some(error.to_string()),
         };
-        let was_kept = std::mem::replace(&mut self.was_kept, problem.is_some());
+        let (status, metrics) = (&self.log.status.witnesses, &self.log.metrics.witnesses);
+        let was_published = status.published(problem.clone());
         if let Some(problem) = problem {
-            if !was_kept {
+            if was_published {
                 tracing::warn!(log, problem, "cannot publish cosignatures");
             }
             decide(&self.log, current);
@@ -204,21 +239,22 @@ impl Cosigning {
             return;
         }
         self.log.reader.show_amended(&current.published, &note);
-        let (status, metrics) = (&self.log.status.witnesses, &self.log.metrics.witnesses);
         let all = current.cosigned.cosignatures();
         for new in &all[current.shown..] {
             status.cosigned(new.witness, (current.size, new.time), metrics);
         }
         current.shown = all.len();
         current.published = note;
+        current.is_unknown = false;
+        current.at = Instant::now();
         tracing::debug!(
             log,
             cosignatures = current.shown,
             size = current.size,
             "cosigned"
         );
-        let quorum = current.cosigned.meets_quorum(&self.witnesses.policy);
-        if current.missing == 0 || quorum {
+        let policy = &self.witnesses.policy;
+        if current.missing == 0 || current.cosigned.meets_quorum(policy, current.shown) {
             decide(&self.log, current);
         }
     }
@@ -227,7 +263,73 @@ impl Cosigning {
 /// Records whether the published cosignatures of a checkpoint met the quorum.
 fn decide(log: &Shared, current: &Collection) {
     let policy = log.config.witnesses.as_ref().map(|it| &it.policy);
-    let met = policy.is_some_and(|policy| current.cosigned.meets_quorum(policy));
-    let met = met && current.cosigned.cosignatures().len() == current.shown;
+    let met = policy.is_some_and(|policy| current.cosigned.meets_quorum(policy, current.shown));
     log.status.witnesses.decided(met, &log.metrics.witnesses);
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_ct::LogKey;
+    use lucarne_tlog::{Cosigner, EMPTY_ROOT};
+
+    use super::*;
+    use crate::data::cosignatures::verified;
+
+    /// Of three witnesses, the two quick ones meet the quorum, and the third one is silent.
+    #[test]
+    fn a_silent_witness_delays_no_other_one() {
+        let key = LogKey::from_seed(&[7; 32]).unwrap();
+        let committed = key.sign_checkpoint("log.example/a", 0, &EMPTY_ROOT, 5000);
+        let mut cosigned = Cosigned::begin(committed.unwrap().into()).unwrap();
+        let names = ["a.example", "b.example", "c.example"];
+        let keys = names.map(|name| Cosigner::ml_dsa_44(name, &[name.as_bytes()[0]; 32]).unwrap());
+        let [a, b, c] = keys.each_ref().map(Cosigner::verifier);
+        let policy =
+            format!("witness A {a}\nwitness B {b}\nwitness C {c}\ngroup two 2 A B C\nquorum two\n");
+        let policy = Policy::parse(policy.as_bytes()).unwrap();
+        let text = cosigned.text().to_owned();
+        let by = |at: usize| {
+            let line = keys[at].cosign(&text, 7).unwrap();
+            verified(&policy, &text, &format!("{line}\n")).unwrap()
+        };
+        cosigned.add(by(0));
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let mut of = Collection {
+            cosigned,
+            published: Bytes::new(),
+            is_unknown: false,
+            size: 0,
+            at: start,
+            shown: 0,
+            missing: 2,
+        };
+        let due = |of: &Collection, interval: u64, next: u64| {
+            let due = of.due(&policy, (ms(1000), ms(interval)), (start, start + ms(next)));
+            due.map(|due| due - start)
+        };
+        assert_eq!(due(&of, 0, 1000), Some(ms(500)));
+        // The round took longer than half of the period.
+        assert_eq!(due(&of, 0, 400), Some(ms(150)));
+        assert_eq!(due(&of, 700, 400), Some(ms(700)));
+        // The log is idle: nothing is gained by a publication for each witness.
+        assert_eq!(due(&of, 0, 0), Some(ms(500)));
+
+        (of.shown, of.at) = (1, start + ms(500));
+        assert_eq!(due(&of, 0, 1000), None);
+        assert!(!of.cosigned.meets_quorum(&policy, 1));
+        of.cosigned.add(by(1));
+        of.missing = 1;
+        // The second line meets the quorum, and is not published yet.
+        assert_eq!(due(&of, 0, 2000), Some(ms(500)));
+        assert!(!of.cosigned.meets_quorum(&policy, of.shown));
+        of.shown = 2;
+        of.cosigned.add(by(2));
+        // A line that is not published does not change the quorum.
+        assert!(of.cosigned.meets_quorum(&policy, of.shown));
+        assert_eq!(due(&of, 0, 2000), Some(ms(1000)));
+        of.missing = 0;
+        assert_eq!(due(&of, 0, 2000), Some(ms(500)));
+        of.is_unknown = true;
+        assert_eq!(due(&of, 0, 2000), None);
+    }
 }

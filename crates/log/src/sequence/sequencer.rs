@@ -82,10 +82,13 @@ impl Sequencer {
         recovered: Recovered,
         term: Option<Arc<Term>>,
     ) -> Self {
+        // The published checkpoint may have cosignatures that the committed one does not have.
+        let tree = Arc::new(recovered.tree);
+        log.show(&tree, &recovered.published);
         let (to_index, rounds) = mpsc::channel(MAX_UNINDEXED_ROUNDS);
         let indexer = tokio::spawn(index(log.clone(), session.clone(), rounds));
         Sequencer {
-            tree: Arc::new(recovered.tree),
+            tree,
             committed: recovered.committed,
             committed_at: Instant::now(),
             known_issuers: HashSet::new(),
@@ -156,7 +159,6 @@ impl Sequencer {
 
     async fn rounds(&mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
         let mut proven = Some(proven);
-        self.show();
         loop {
             if self.log.config.retired(self.log.status.now_ms()) {
                 self.session.pool.close();
@@ -208,7 +210,7 @@ impl Sequencer {
             None => waiting.await,
             Some(cosigning) => tokio::select! {
                 () = waiting => {}
-                never = cosigning.collect() => match never {},
+                never = cosigning.collect(next) => match never {},
             },
         }
     }

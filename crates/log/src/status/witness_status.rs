@@ -6,6 +6,10 @@ use crate::config::witnesses::Witnesses;
 use crate::status::metrics::WitnessMetrics;
 use crate::status::state::Check;
 
+/// The problem of a witness whose response is valid, but too late.
+pub(crate) const OUTDATED: &str =
+    "the response came after the next round; increase `period` if this happens often";
+
 /// A witness of a log, for operators and readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessState {
@@ -25,6 +29,8 @@ pub(crate) struct WitnessStatus {
     witnesses: Mutex<Vec<WitnessState>>,
     /// Whether the cosignatures of the last decided checkpoint met the quorum; `None` before.
     quorum: Mutex<Option<bool>>,
+    /// The reason why the last cosignatures were not published.
+    unpublished: Mutex<Option<String>>,
 }
 
 impl WitnessStatus {
@@ -34,13 +40,23 @@ impl WitnessStatus {
             name,
             key: it.key.name().to_owned(),
             cosigned: None,
-            problem: it.url.is_none().then(|| "the policy has no URL".to_owned()),
+            problem: without_url(it),
         };
         let all = witnesses.map(|all| all.names().zip(all.policy.witnesses()).map(state).collect());
         WitnessStatus {
             witnesses: Mutex::new(all.unwrap_or_default()),
-            quorum: Mutex::default(),
+            ..WitnessStatus::default()
         }
+    }
+
+    /// Forgets the state of a term that has ended, except the last published cosignatures.
+    pub(crate) fn reset(&self, all: &Witnesses, metrics: &WitnessMetrics) {
+        for (witness, it) in self.witnesses.lock().iter_mut().zip(all.policy.witnesses()) {
+            metrics.forget(&witness.name);
+            witness.problem = without_url(it);
+        }
+        *self.quorum.lock() = None;
+        *self.unpublished.lock() = None;
     }
 
     pub(crate) fn all(&self) -> Vec<WitnessState> {
@@ -66,7 +82,11 @@ impl WitnessStatus {
         let mut witnesses = self.witnesses.lock();
         let witness = witnesses.get_mut(at)?;
         metrics.responded(&witness.name, result);
-        let changed = witness.problem != problem;
+        // A busy log may get the responses of a witness in time and too late in turn.
+        let is_valid =
+            |problem: &Option<String>| problem.as_deref().is_none_or(|it| it == OUTDATED);
+        let both_valid = is_valid(&witness.problem) && is_valid(&problem);
+        let changed = witness.problem != problem && !both_valid;
         witness.problem = problem;
         changed.then(|| witness.name.clone())
     }
@@ -77,6 +97,13 @@ impl WitnessStatus {
         *self.quorum.lock() = Some(met);
     }
 
+    /// Records whether the storage has published cosignatures, with the reason if it has not.
+    /// Returns whether the cosignatures before were published.
+    pub(crate) fn published(&self, problem: Option<String>) -> bool {
+        let before = std::mem::replace(&mut *self.unpublished.lock(), problem);
+        before.is_none()
+    }
+
     /// Formats the state as a health check. A missing quorum does not fail the check, because the
     /// log works without it.
     pub(crate) fn check(&self) -> Check {
@@ -85,6 +112,10 @@ impl WitnessStatus {
             Some(true) => "the quorum of the policy is met",
             Some(false) => "warning: the quorum of the policy is not met",
         };
+        let unpublished = self.unpublished.lock().clone();
+        let unpublished = unpublished.map_or_else(String::new, |problem| {
+            format!("; cannot publish cosignatures: {problem}")
+        });
         let problems = self.all().into_iter().filter_map(|witness| {
             let problem = witness.problem?;
             Some(format!("; {}: {problem}", witness.name))
@@ -92,7 +123,12 @@ impl WitnessStatus {
         Check {
             name: "witnesses",
             ok: true,
-            detail: format!("{quorum}{}", problems.collect::<String>()),
+            detail: format!("{quorum}{unpublished}{}", problems.collect::<String>()),
         }
     }
+}
+
+fn without_url(witness: &lucarne_tlog::policy::Witness) -> Option<String> {
+    let is_missing = witness.url.is_none();
+    is_missing.then(|| "the policy has no URL".to_owned())
 }

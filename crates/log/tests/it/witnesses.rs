@@ -123,6 +123,12 @@ impl WitnessClient for Two {
             .unwrap()
             .push((name.clone(), body.clone()));
         self.count.send_modify(|count| *count += 1);
+        if name == "slow" {
+            let is_newer = |other: &Bytes| note(other) != note(&body);
+            let newer = |_: &usize| self.requests("good").last().is_some_and(is_newer);
+            self.count.subscribe().wait_for(newer).await.unwrap();
+            return response(200, line("slow", &text(&body)));
+        }
         if name != "good" {
             return match (self.bad)(&body) {
                 Some(response) => response,
@@ -263,6 +269,8 @@ async fn reported(bad: Answer, problem: &str) -> Arc<Two> {
         check.detail
     );
     log.shutdown().await;
+    // The term of this process has ended.
+    assert_eq!(log.witnesses()[1].problem, None);
     two
 }
 
@@ -295,6 +303,13 @@ async fn unusable_responses_are_reported_and_change_nothing() {
                 Some(response(200, format!("{zero}\n")))
             }),
             invalid,
+        ),
+        (
+            Box::new(|body| {
+                let line = cosigner("bad").cosign(&text(body), i64::MAX as u64);
+                Some(response(200, format!("{}\n", line.unwrap())))
+            }),
+            "the response has a cosignature with a time in the future",
         ),
         (Box::new(|_| Some(response(200, ""))), invalid),
         (Box::new(|_| Some(response(200, vec![0xff; 9]))), invalid),
@@ -365,6 +380,8 @@ async fn rounds_do_not_wait_for_a_silent_witness() {
         let published = cosigned(&world).await;
         assert!(published.starts_with(&committed(&world).await));
     }
+    // Each round had its own request, while the silent witness had one for several rounds.
+    assert!(two.requests("good").len() > two.requests("bad").len());
     let late = Some("no response within 2 s");
     until("a late response", || {
         log.witnesses()[1].problem.as_deref() == late
@@ -394,7 +411,51 @@ async fn a_failed_second_publication_does_not_disturb_the_log() {
     .await;
     Submission::number(1).to(&log).await.unwrap();
     assert_eq!(stored(&world).await, committed(&world).await);
+    eventually("the reason is reported", async || {
+        let checks = log.health().await.checks;
+        let mut details = checks.iter().map(|check| &check.detail);
+        details.any(|detail| detail.contains("cannot publish cosignatures: "))
+    })
+    .await;
     world.assets.heal();
     cosigned(&world).await;
+    log.shutdown().await;
+}
+
+/// The keys of two witnesses have one URL, which responds with a line of one key.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_key_needs_a_line_of_its_own() {
+    let two = Two::honest();
+    let mut world = with(&["good"], &two).await;
+    let [good, other] = ["good", "other"].map(|name| cosigner(name).verifier().to_string());
+    let policy = format!(
+        "witness good {good} https://good/\nwitness other {other} https://good/\nquorum good\n"
+    );
+    let policy = Policy::parse(policy.as_bytes()).unwrap();
+    world.config.witnesses = Some(Witnesses::new(policy, two.clone()).unwrap());
+    let log = world.run().await;
+    let missing = Some("the response has no cosignature of this key");
+    until("the other key has no line", || {
+        log.witnesses()[1].problem.as_deref() == missing
+    })
+    .await;
+    cosigned(&world).await;
+    assert_eq!(log.witnesses()[0].problem, None);
+    assert_eq!(log.witnesses()[1].cosigned, None);
+    log.shutdown().await;
+}
+
+/// A witness responds after the next checkpoint is published.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_valid_response_after_the_next_round_is_reported() {
+    let two = Two::honest();
+    let mut world = with(&["good", "slow"], &two).await;
+    world.config.rounds.max_checkpoint_age = Duration::from_millis(100);
+    let log = world.run().await;
+    until("the slow witness is too slow", || {
+        let problem = log.witnesses()[1].problem.clone();
+        problem.is_some_and(|it| it.starts_with("the response came after the next round"))
+    })
+    .await;
     log.shutdown().await;
 }

@@ -150,7 +150,7 @@ pub(super) fn read(
     let data = identity.data.as_ref().map(|data| &data.value);
     let signer = identity.key.as_ref().map(|key| &key.value);
     let rounds = Rounds::read(reader, data);
-    let witnesses = witnesses::read(reader);
+    let witnesses = witnesses::read(reader, data, rounds.sequencer.period);
     let roots = accept::roots(reader);
     let policy = accept::policy(reader);
     let instances = instances::read(reader, data, signer);

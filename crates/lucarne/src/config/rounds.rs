@@ -58,7 +58,8 @@ section! {
 
     /// A [policy](https://c2sp.org/tlog-policy) with witnesses: after each publication, the log
     /// requests a cosignature from each witness with a URL, and publishes the checkpoint again with
-    /// the responses of the next 2 s. Rounds and SCTs do not wait for witnesses.
+    /// the responses until the next round, for at most 2 s. `period` must be longer than their
+    /// responses take, and in GCS longer than 1 s. Rounds and SCTs do not wait for witnesses.
     witnesses: Shape = Shape::Text, "none";
 
     /// Maximum size of the data that a log can write before a sync completes. If the disk does not

@@ -8,6 +8,7 @@ use std::thread;
 use crate::common::{LUCARNE, assert_has, eventually, lucarne, pki, ready, run};
 use lucarne_testkit::{Client, LogUnderTest};
 use lucarne_tlog::{Cosigner, SignedNote};
+use rustix::process::Signal;
 
 const NAME: &str = "witness.example/w";
 
@@ -59,15 +60,21 @@ fn the_log_shows_who_has_cosigned() {
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "policy.txt: no witness of the policy has a URL");
 
+    // The second witness accepts connections, and never responds.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let right = format!(
-        "witness W {} http://{}/\nquorum W\n",
+        "witness W {} http://{}/\nwitness S {} http://{}/\nquorum W\n",
         cosigner().verifier(),
-        witness()
+        witness(),
+        Cosigner::ed25519("silent.example", &[8; 32])
+            .unwrap()
+            .verifier(),
+        silent.local_addr().unwrap()
     );
-    fs::write(&policy, right).unwrap();
+    fs::write(&policy, &right).unwrap();
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    let _server = log.start().unwrap();
+    let mut process = log.start().unwrap();
     run(async {
         ready(&log).await;
         let client = log.client();
@@ -94,5 +101,19 @@ fn the_log_shows_who_has_cosigned() {
         assert_has(&metrics, "lucarne_cosigned_quorum{log=\"test\"} 1");
         assert_has(&metrics, "witness=\"W\"} 1790000000");
         assert_has(&metrics, "result=\"cosigned\"");
+        eventually("the silent witness is late", async || {
+            let metrics = server.get("metrics").await.unwrap().text();
+            assert!(!metrics.contains("unreachable"), "{metrics}");
+            metrics.contains("witness=\"S\",result=\"late\"")
+        })
+        .await;
+        // A reload does not apply another policy, and reports it.
+        fs::write(&policy, right.replace("quorum W", "quorum S")).unwrap();
+        process.signal(Signal::HUP).unwrap();
+        eventually("the policy is not applied", async || {
+            let metrics = server.get("metrics").await.unwrap().text();
+            metrics.contains("\nlucarne_http_configuration_applied 0\n")
+        })
+        .await;
     });
 }

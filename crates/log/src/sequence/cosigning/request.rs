@@ -15,11 +15,14 @@ use crate::data::tree::Tree;
 use crate::error::ReadError;
 use crate::read::proofs;
 use crate::shared::Shared;
+use crate::status::witness_status::OUTDATED;
 
 /// Time limit for the response of a witness, including a second request with another proof.
 const LATE: Duration = Duration::from_secs(2);
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE: usize = 16 << 10;
+/// The clock of a witness may be ahead by this number of seconds.
+const AHEAD: u64 = 3600;
 
 /// A published checkpoint.
 pub(super) struct Proposal {
@@ -57,6 +60,12 @@ pub(super) enum Failure {
     Duplicate,
     #[error("the response has no valid cosignature of a key of the policy")]
     Invalid,
+    #[error("the response has no cosignature of this key")]
+    Missing,
+    #[error("the response has a cosignature with a time in the future")]
+    Future,
+    #[error("{OUTDATED}")]
+    Outdated,
     #[error("cannot prove the growth of the log: {0}")]
     Proof(#[from] ReadError),
 }
@@ -71,7 +80,8 @@ impl Failure {
             Self::Refused(_) => "refused",
             Self::Conflict | Self::Ahead(_) => "conflict",
             Self::Duplicate => "duplicate",
-            Self::Invalid => "invalid",
+            Self::Invalid | Self::Missing | Self::Future => "invalid",
+            Self::Outdated => "outdated",
             Self::Proof(_) => "unproven",
         }
     }
@@ -152,7 +162,12 @@ impl Witness {
         match response {
             (200, lines) => {
                 self.named = size;
-                Ok(verified(&self.witnesses.policy, &proposal.text, &lines)?)
+                let lines = verified(&self.witnesses.policy, &proposal.text, &lines)?;
+                let latest = self.log.status.now_ms() / 1000 + AHEAD;
+                if lines.iter().any(|line| line.time > latest) {
+                    return Err(Failure::Future);
+                }
+                Ok(lines)
             }
             (409, _) => Err(Failure::Conflict),
             (status, _) => Err(Failure::Refused(status)),

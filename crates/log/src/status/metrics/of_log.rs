@@ -95,6 +95,13 @@ impl WitnessMetrics {
         gauge.set(i64::try_from(time).unwrap_or(i64::MAX));
     }
 
+    /// Removes the gauges of a witness and of the quorum.
+    pub(crate) fn forget(&self, witness: &str) {
+        let (log, witness) = (self.log.clone(), witness.to_owned());
+        self.quorum.remove(&LogLabels { log: log.clone() });
+        self.cosigned.remove(&WitnessLabels { log, witness });
+    }
+
     /// Records whether the quorum was met.
     pub(crate) fn decided(&self, met: bool) {
         let log = self.log.clone();
