@@ -100,8 +100,8 @@ impl Log {
     }
 
     /// Returns whether a process of an earlier version runs the log, with a dedup index that this
-    /// version cannot read. The index of this version can be [built](ForeignLog::index) before that
-    /// process ends.
+    /// version cannot read. The index of this version can be [built](crate::ForeignLog::index)
+    /// before that process ends.
     ///
     /// # Errors
     /// If the index of the earlier version cannot be opened.

@@ -18,6 +18,8 @@ const TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
 /// Returns the schema of the server's file.
 pub(crate) fn server() -> Value {
     let mut schema = of_file("Configuration of lucarne serve", &keys::top::TABLE);
+    let served = ["logs", "witness", "mirror"].map(|key| json!({"required": [key]}));
+    schema["anyOf"] = json!(served);
     add_ignored(&mut schema, keys::IGNORED_TOP);
     let witness = &mut schema["properties"]["witness"];
     add_ignored(witness, keys::IGNORED_WITNESS);
@@ -124,7 +126,8 @@ mod tests {
             let meaning = top[name]["description"].as_str().unwrap();
             assert!(!meaning.is_empty(), "{name}");
         }
-        assert_eq!(schema["required"], json!(["listen", "checkpoints", "logs"]));
+        assert_eq!(schema["required"], json!(["listen", "checkpoints"]));
+        assert_eq!(schema["anyOf"][0], json!({"required": ["logs"]}));
         assert_eq!(top["verification"]["enum"], json!(["fast", "general"]));
         let http = &top["http"];
         assert_eq!(http["additionalProperties"], json!(false));
