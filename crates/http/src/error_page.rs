@@ -133,7 +133,8 @@ mod tests {
                 "Refused submissions",
                 "Submissions without a verdict",
                 "Refused reads",
-                "Refused requests to a witness"
+                "Refused requests to a witness",
+                "Refused uploads to a mirror"
             ]
         );
         let entries: Vec<_> = sections.iter().flat_map(|s| &s.entries).collect();

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::data::cosignatures::verified;
 
-    /// Of three witnesses, the two quick ones meet the quorum, and the third one is silent.
+    /// Two quick witnesses meet the quorum; a third one is silent.
     #[test]
     fn a_silent_witness_delays_no_other_one() {
         let key = LogKey::from_seed(&[7; 32]).unwrap();
