@@ -78,6 +78,8 @@ impl Follower {
         if entries.is_empty() {
             return Ok(());
         }
+        let shown = self.log.reader.tree();
+        debug_assert!(shown.is_some_and(|shown| shown.size() >= head.size));
         let index = self.session.dedup.clone();
         let indexed = spawn_blocking(move || index.extend(entries.into_iter(), head.size, head));
         indexed.await.map_err(panicked)??;

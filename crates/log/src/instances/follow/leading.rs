@@ -52,14 +52,20 @@ impl Follower {
         let leading = async {
             let recovered = self.recover().await?;
             let (log, head) = (self.log.clone(), recovered.tree.head());
-            if head.size != self.tree.size() {
-                let grown = grow(&log, self.tree.clone(), head).await?;
-                self.take_up(grown, None).await?;
-            }
+            let grown = if head.size == self.tree.size() {
+                None
+            } else {
+                Some(grow(&log, self.tree.clone(), head).await?)
+            };
             log.reader.recovered();
             log.status.note_trouble(None);
             let (opened, session) = (log.clone(), self.session.clone());
+            // Shows the recovered tree. The index gets its entries later: a place beyond the shown
+            // tree would count as wrong.
             let sequencer = Sequencer::new(log, session.clone(), recovered, Some(term.clone()));
+            if let Some(grown) = grown {
+                self.take_up(grown, None).await?;
+            }
             sequencer
                 .run(move || opened.opened(session, head.size))
                 .await
