@@ -17,6 +17,7 @@ mod worker;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -99,6 +100,8 @@ impl Execution {
             .map_err(|error| self.refused(Verdict::Configuration, error.to_string()))?;
         self.announce_preparing();
         self.prepare().await?;
+        let shard = Arc::new(SampleBuffer::default());
+        self.set_up(&shard).await?;
         let workers = self
             .workers()
             .map_err(|error| self.refused(Verdict::Configuration, broken(&error)))?;
@@ -112,9 +115,9 @@ impl Execution {
             let _ = state.begin.set(begin + state.config.start);
         }
         workers.0.iter().for_each(|worker| worker.begin(begin));
-        let collecting = self.collect(begin, workers.1);
+        let collecting = self.collect(begin, workers.1, &shard);
         let (stopper, stop) = Stop::new();
-        let beside = self.background(&collecting.shard, stop);
+        let beside = self.background(&shard, stop);
         let goals = self.goals();
         let broken = wait(workers.0).await;
         drop(goals);
@@ -128,7 +131,10 @@ impl Execution {
         collecting.say(Phase::Finishing);
         self.run_state.begin_finishing();
         stopper.stop();
-        let finish = self.finish(beside, &collecting.shard).await;
+        let mut finish = self.finish(beside, &shard).await;
+        let not_torn_down = self.tear_down(&shard).await;
+        finish.failed |= not_torn_down.is_some();
+        finish.notes.extend(not_torn_down);
         Ok(self.sum_up(collecting.over(), &times, finish, broken))
     }
 
@@ -153,12 +159,40 @@ impl Execution {
         Ok(())
     }
 
-    /// Prepares all scenarios concurrently.
+    /// Prepares all scenarios.
     async fn prepare(&self) -> Result<(), Outcome> {
+        let prepare = |state: Arc<ScenarioState>| async move {
+            let prepared = state.config.scenario.prepare().await;
+            (state, prepared)
+        };
+        self.before_load(prepare).await
+    }
+
+    /// Sets up all scenarios. If one of them fails, the others are torn down.
+    async fn set_up(&self, shard: &Arc<SampleBuffer>) -> Result<(), Outcome> {
+        let set_up = |state: Arc<ScenarioState>| {
+            let recorder = self.recorder(&state, shard);
+            async move {
+                let result = state.config.scenario.set_up(recorder).await;
+                state.is_set_up.store(result.is_ok(), Relaxed);
+                (state, result)
+            }
+        };
+        let mut result = self.before_load(set_up).await;
+        if let Err(outcome) = &mut result {
+            outcome.summary.notes.extend(self.tear_down(shard).await);
+        }
+        result
+    }
+
+    /// Performs a step before the load with all scenarios concurrently.
+    async fn before_load<F>(&self, step: impl Fn(Arc<ScenarioState>) -> F) -> Result<(), Outcome>
+    where
+        F: Future<Output = (Arc<ScenarioState>, Result<(), PrepareError>)> + Send + 'static,
+    {
         let mut preparing = JoinSet::new();
         for state in &self.run_state.scenarios {
-            let (name, scenario) = (state.config.name.clone(), state.config.scenario.clone());
-            preparing.spawn(async move { (name, scenario.prepare().await) });
+            preparing.spawn(step(state.clone()));
         }
         loop {
             let prepared = tokio::select! {
@@ -167,7 +201,7 @@ impl Execution {
                     return Err(self.refused(Verdict::Interrupted, "stopped while preparing".into()));
                 }
             };
-            let (name, result) = match prepared {
+            let (state, result) = match prepared {
                 None => return Ok(()),
                 Some(Ok(prepared)) => prepared,
                 Some(Err(panic)) => {
@@ -175,12 +209,12 @@ impl Execution {
                 }
             };
             if let Err(error) = result {
-                let said = self.of_scenario(&name, &error);
+                let said = self.of_scenario(&state.config.name, &error);
                 return Err(match error {
                     PrepareError::Configuration(_) => self.refused(Verdict::Configuration, said),
                     PrepareError::Unreachable(_) => self.refused(Verdict::Unreachable, said),
                     PrepareError::Faulty { check, detail } => {
-                        self.faulty(&name, check, detail, said)
+                        self.faulty(&state, check, detail, said)
                     }
                 });
             }
@@ -232,8 +266,10 @@ impl Execution {
         for state in &self.run_state.scenarios {
             let (scenario, run_state) = (state.config.scenario.clone(), self.run_state.clone());
             goals.spawn(async move {
-                scenario.reached().await;
-                run_state.stop(StopMode::Gracefully, StopReason::Goal);
+                match scenario.reached().await {
+                    Ok(()) => run_state.stop(StopMode::Gracefully, StopReason::Goal),
+                    Err(failure) => run_state.give_up(failure),
+                }
             });
         }
         goals

@@ -28,6 +28,28 @@ pub trait Scenario: Send + Sync + 'static {
     /// normal summary).
     async fn prepare(&self) -> Result<(), PrepareError>;
 
+    /// Changes the target once before the load, after all scenarios are prepared; most scenarios
+    /// need no change.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the run before the load, as in [`prepare`](Scenario::prepare).
+    async fn set_up(&self, recorder: Recorder) -> Result<(), PrepareError> {
+        let _ = recorder;
+        Ok(())
+    }
+
+    /// Reverses [`set_up`](Scenario::set_up) after all other work, also if the run was stopped, but
+    /// not if `set_up` failed.
+    ///
+    /// # Errors
+    ///
+    /// An error fails the run.
+    async fn tear_down(&self, recorder: Recorder) -> Result<(), Failure> {
+        let _ = recorder;
+        Ok(())
+    }
+
     /// Creates a virtual user (VU), as in k6. The user owns its connections and its random
     /// generator, and executes one iteration at a time.
     ///
@@ -74,7 +96,11 @@ pub trait Scenario: Send + Sync + 'static {
 
     /// Completes when the scenario has reached its goal. The run then ends early. Most scenarios
     /// have no goal.
-    async fn reached(&self) {
+    ///
+    /// # Errors
+    ///
+    /// An error ends the run, too, and fails it: the scenario cannot offer its load.
+    async fn reached(&self) -> Result<(), Failure> {
         std::future::pending().await
     }
 

@@ -11,6 +11,7 @@
 //! - Values are captured from responses by JSON pointer or header, for the rest of the iteration
 //!   (`capture`) or of the user's life (`remember`). A request with missing values is not sent, and
 //!   the iteration fails.
+//! - `setup`, `userSetup` and `teardown` are requests outside the load, with the tag `phase`.
 //! - Bodies, headers and values can come from files (`@file`), rows of values from CSV and JSON
 //!   (`data`), complete requests from vegeta's files (`targets`).
 //! - JSON is scanned once for all wanted places, without building the document.
@@ -18,6 +19,7 @@
 mod files;
 mod json_pointers;
 mod options;
+mod phases;
 mod request;
 mod response_checks;
 mod rows;

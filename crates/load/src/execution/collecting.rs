@@ -14,9 +14,13 @@ use crate::samples::SampleBuffer;
 use crate::snapshot::{Phase, Snapshot};
 
 impl Execution {
-    /// Starts the thread that collects samples.
-    pub(super) fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
-        let shard = Arc::new(SampleBuffer::default());
+    /// Starts the thread that collects samples; `shard` has the samples outside the workers.
+    pub(super) fn collect(
+        &self,
+        begin: Instant,
+        mut shards: Vec<Arc<SampleBuffer>>,
+        shard: &Arc<SampleBuffer>,
+    ) -> Collecting {
         shards.push(shard.clone());
         let thresholds = self.options.thresholds.clone();
         let scenarios = self.run_state.scenarios.clone();
@@ -28,18 +32,12 @@ impl Execution {
             collect_each_second(&mut collector, &told, &snapshots, &run_state);
             collector
         });
-        Collecting {
-            shard,
-            phases,
-            thread,
-        }
+        Collecting { phases, thread }
     }
 }
 
 /// Thread that collects samples.
 pub(super) struct Collecting {
-    /// Buffer of samples that are recorded outside the workers.
-    pub(super) shard: Arc<SampleBuffer>,
     phases: mpsc::Sender<Phase>,
     thread: std::thread::JoinHandle<Collector>,
 }

@@ -1,6 +1,7 @@
 //! Phase after the load: background tasks end, and scenarios audit.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -9,6 +10,12 @@ use super::Execution;
 use super::scenario_state::StopMode;
 use crate::note::Note;
 use crate::samples::SampleBuffer;
+
+/// Limit of the teardown.
+const TEARDOWN: Duration = Duration::from_secs(60);
+
+/// Limit of the teardown after a stop that cuts off running work.
+const STOPPED_TEARDOWN: Duration = Duration::from_secs(3);
 
 /// Result of the phase after the load.
 pub(super) struct Finish {
@@ -60,6 +67,43 @@ impl Execution {
                 cut_off(&what, true)
             }
         }
+    }
+
+    /// Tears down all scenarios that were set up, also after a stop. Returns a note about failures.
+    pub(super) async fn tear_down(&self, shard: &Arc<SampleBuffer>) -> Option<Note> {
+        let mut tearing_down = JoinSet::new();
+        for state in &self.run_state.scenarios {
+            if state.is_set_up.load(Relaxed) {
+                let (state, recorder) = (state.clone(), self.recorder(state, shard));
+                tearing_down.spawn(async move { state.config.scenario.tear_down(recorder).await });
+            }
+        }
+        let mut lines = Vec::new();
+        let all = async {
+            while let Some(result) = tearing_down.join_next().await {
+                lines.extend(match result {
+                    Ok(result) => result.err().map(|failure| failure.to_string()),
+                    Err(panic) => Some(panic.to_string()),
+                });
+            }
+        };
+        let cut_off = async {
+            self.run_state.stopped(StopMode::Now).await;
+            // Leaves the process time for its reports.
+            tokio::time::sleep(STOPPED_TEARDOWN).await;
+        };
+        tokio::select! {
+            () = all => {}
+            () = cut_off => lines.push(format!("it was cut off after {STOPPED_TEARDOWN:.0?}")),
+            // Limits the time of all requests together.
+            () = tokio::time::sleep(TEARDOWN) => {
+                lines.push(format!("it was cut off after {TEARDOWN:.0?}"));
+            }
+        }
+        (!lines.is_empty()).then(|| Note {
+            title: "Teardown failed".into(),
+            lines,
+        })
     }
 
     /// Returns the longest time that the phase after the load may take.

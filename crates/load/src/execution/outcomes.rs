@@ -7,6 +7,7 @@ use super::Execution;
 use super::collector::Collector;
 use super::finish::{Finish, cut_short};
 use super::run_state::StopReason;
+use super::scenario_state::ScenarioState;
 use super::summarise::{self, RunTimes, summarise};
 use crate::environment::{Environment, peak_memory};
 use crate::http::kind;
@@ -39,14 +40,15 @@ impl Execution {
         let mut summary = summarise(&collector, times, self.empty());
         summary.notes.extend(finish.notes);
         summary.notes.extend(self.unknown_checks(&summary));
-        if let Some(error) = &broken {
-            summary.notes.push(cut_short(error));
-        }
-        if broken.is_some() || finish.failed {
+        let given_up = self.run_state.given_up();
+        let notes = broken.iter().chain(&given_up).map(|error| cut_short(error));
+        summary.notes.extend(notes);
+        if broken.is_some() || given_up.is_some() || finish.failed {
             summary.add_lasting_failure(LastingFailure::NotFinished);
         }
         summary.verdict = match self.run_state.reason() {
             Some(StopReason::Asked) => Verdict::Interrupted,
+            Some(StopReason::GivenUp) => Verdict::Crossed,
             _ if never_answered(&summary) => Verdict::Unreachable,
             _ if broken.is_some() => Verdict::Interrupted,
             _ if finish.failed => Verdict::Crossed,
@@ -58,7 +60,7 @@ impl Execution {
         Outcome {
             verdict: summary.verdict,
             summary,
-            error: broken,
+            error: broken.or(given_up),
         }
     }
 
@@ -106,19 +108,14 @@ impl Execution {
     /// Returns the outcome of a run that did not begin, because a check failed during preparation.
     pub(super) fn faulty(
         &self,
-        scenario: &str,
+        state: &ScenarioState,
         check: &'static str,
         detail: String,
         error: String,
     ) -> Outcome {
         let mut outcome = self.refused(Verdict::Crossed, error);
         let summary = &mut outcome.summary;
-        let state = self
-            .run_state
-            .scenarios
-            .iter()
-            .find(|state| state.config.name == scenario);
-        let tags = state.and_then(|state| self.registry.get(state.base));
+        let tags = self.registry.get(state.base);
         let tags = tags.map_or_else(Vec::new, |tags| tags.to_vec());
         let checks = Metric::Rate { good: 0, total: 1 };
         summary.series.push(Series {
@@ -134,7 +131,7 @@ impl Execution {
             details: vec![detail.clone()],
         });
         summary.errors.push(ErrorKind {
-            scenario: scenario.into(),
+            scenario: state.config.name.clone(),
             kind: check.into(),
             count: 1,
             details: vec![detail],

@@ -1,12 +1,13 @@
 //! State of a run, and its early end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::scenario_state::{ScenarioState, StopMode};
+use crate::exchange::Failure;
 
 /// State of a run, which controls the workers from outside.
 pub(crate) struct RunState {
@@ -14,6 +15,8 @@ pub(crate) struct RunState {
     stop: watch::Sender<StopMode>,
     reason: Mutex<Option<StopReason>>,
     finishing: AtomicBool,
+    /// Failure of a scenario that cannot offer its load.
+    given_up: OnceLock<Failure>,
 }
 
 /// Reasons of an early end of a run.
@@ -25,6 +28,8 @@ pub(crate) enum StopReason {
     Threshold,
     /// A scenario has reached its goal.
     Goal,
+    /// A scenario cannot offer its load.
+    GivenUp,
 }
 
 impl RunState {
@@ -34,6 +39,7 @@ impl RunState {
             stop: watch::Sender::new(StopMode::No),
             reason: Mutex::new(None),
             finishing: AtomicBool::new(false),
+            given_up: OnceLock::new(),
         }
     }
 
@@ -47,6 +53,17 @@ impl RunState {
         }
         self.stop.send_modify(|known| *known = (*known).max(stop));
         self.scenarios.iter().for_each(|state| state.stop(stop));
+    }
+
+    /// Ends a run whose load cannot be offered.
+    pub(crate) fn give_up(&self, why: Failure) {
+        let _ = self.given_up.set(why);
+        self.stop(StopMode::Gracefully, StopReason::GivenUp);
+    }
+
+    /// Returns why the load could not be offered, if it could not.
+    pub(crate) fn given_up(&self) -> Option<String> {
+        self.given_up.get().map(Failure::to_string)
     }
 
     /// Marks the end of the load and the beginning of `finish`.

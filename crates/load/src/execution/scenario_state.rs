@@ -1,6 +1,6 @@
 //! State of one scenario that its workers share.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ pub(crate) struct ScenarioState {
     pub(crate) progress: Progress,
     /// Due time of the first arrival; set when all scenarios are prepared.
     pub(crate) begin: OnceLock<Instant>,
+    /// Whether the scenario must be torn down.
+    pub(crate) is_set_up: AtomicBool,
 }
 
 /// The part of a scenario that can change during the run.
@@ -82,6 +84,7 @@ impl ScenarioState {
             adjustments,
             progress: Progress::default(),
             begin: OnceLock::new(),
+            is_set_up: AtomicBool::new(false),
         }
     }
 

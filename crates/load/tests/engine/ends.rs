@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict, VirtualUser,
+    Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict,
+    VirtualUser,
 };
 
 use crate::waiting::{Waiting, constant, count, millis, run};
@@ -176,8 +177,9 @@ impl Scenario for Enough {
         Box::new(Enough(self.0, self.1.clone()))
     }
 
-    async fn reached(&self) {
+    async fn reached(&self) -> Result<(), Failure> {
         self.1.notified().await;
+        Ok(())
     }
 }
 
@@ -223,7 +225,9 @@ impl Scenario for AuditedForever {
         Box::new(Enough(u64::MAX, Arc::default()))
     }
 
-    async fn reached(&self) {}
+    async fn reached(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 
     fn grace(&self) -> Duration {
         Duration::from_secs(3600)

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
+use lucarne_load::{
+    Failure, Note, OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser,
+};
 
 pub use options::CtWriteOptions;
 
@@ -95,8 +97,9 @@ impl Scenario for CtWrite {
         tokio::join!(probes, follow);
     }
 
-    async fn reached(&self) {
+    async fn reached(&self) -> Result<(), Failure> {
         self.0.goal.reached().await;
+        Ok(())
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {

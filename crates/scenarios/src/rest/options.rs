@@ -89,10 +89,28 @@ pub struct RestOptions {
     /// Requests of which an iteration sends one, by weight.
     #[arg(skip)]
     pub requests: Vec<Step>,
+    /// Requests before the load, once per run.
+    #[arg(skip)]
+    pub setup: Vec<Step>,
+    /// Requests before the first iteration of each user.
+    #[arg(skip)]
+    pub user_setup: Vec<Step>,
+    /// Requests after the load, once per run.
+    #[arg(skip)]
+    pub teardown: Vec<Step>,
 }
 
 /// Keys that exist only in plans.
-pub(crate) const STRUCTURED: &[&str] = &["data", "vars", "checks", "steps", "requests"];
+pub(crate) const STRUCTURED: &[&str] = &[
+    "data",
+    "vars",
+    "checks",
+    "steps",
+    "requests",
+    "setup",
+    "userSetup",
+    "teardown",
+];
 
 /// A request of a list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

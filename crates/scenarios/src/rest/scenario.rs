@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_load::http::Endpoint;
-use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{Failure, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
+use parking_lot::Mutex;
 
 use super::options::RestOptions;
+use super::phases;
 use super::shared_state::SharedState;
 use super::user::RestUser;
 use crate::connection_options::reach;
@@ -14,26 +16,37 @@ use crate::connection_options::reach;
 /// # Errors
 /// If options are invalid, templates cannot be parsed, or values are unknown.
 pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
-    Ok(Arc::new(Rest(Arc::new(SharedState::new(options, seed)?))))
+    Ok(Arc::new(Rest {
+        shared: Arc::new(SharedState::new(options, seed)?),
+        run_user: Mutex::new(None),
+    }))
 }
 
-struct Rest(Arc<SharedState>);
+struct Rest {
+    shared: Arc<SharedState>,
+    /// User of `setup` and `teardown`.
+    run_user: Mutex<Option<RestUser>>,
+}
 
 #[async_trait]
 impl Scenario for Rest {
     fn metrics(&self) -> Option<OwnMetrics> {
-        Some(&[])
+        if self.shared.phases.is_empty() {
+            Some(&[])
+        } else {
+            Some(phases::METRICS)
+        }
     }
 
     fn checks(&self) -> Option<Vec<&'static str>> {
-        let requests = self.0.requests.iter();
+        let requests = self.shared.requests.iter();
         let checks =
             requests.flat_map(|request| request.checks.names().chain([request.status_check]));
         Some(checks.collect())
     }
 
     async fn prepare(&self) -> Result<(), PrepareError> {
-        let shared = &self.0;
+        let shared = &self.shared;
         let mut endpoints = Vec::new();
         for server in &shared.servers {
             endpoints.push(Endpoint::resolve(server, &shared.options).await?);
@@ -46,6 +59,35 @@ impl Scenario for Rest {
     }
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
-        Box::new(RestUser::new(self.0.clone(), number, recorder))
+        Box::new(RestUser::new(self.shared.clone(), number, recorder))
+    }
+
+    async fn set_up(&self, recorder: Recorder) -> Result<(), PrepareError> {
+        let phases = &self.shared.phases;
+        if phases.once_per_run().is_empty() {
+            return Ok(());
+        }
+        let mut user = RestUser::of_run(self.shared.clone(), &recorder);
+        let done = user.perform(&phases.setup, &recorder).await;
+        done.map_err(|failure| PrepareError::Faulty {
+            check: failure.kind,
+            detail: failure.detail,
+        })?;
+        let _ = phases.session.set(user.session());
+        user.close();
+        *self.run_user.lock() = Some(user);
+        Ok(())
+    }
+
+    async fn tear_down(&self, recorder: Recorder) -> Result<(), Failure> {
+        let user = self.run_user.lock().take();
+        match user {
+            Some(mut user) => user.perform(&self.shared.phases.teardown, &recorder).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn reached(&self) -> Result<(), Failure> {
+        Err(self.shared.phases.failed().await)
     }
 }

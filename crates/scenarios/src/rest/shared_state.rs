@@ -12,6 +12,7 @@ use lucarne_settings::read_text;
 
 use super::files;
 use super::options::{Connections, RestOptions, Step};
+use super::phases::Phases;
 use super::request::{Compiler, Request, RequestError};
 use super::rows::{DataOptions, Rows, RowsError, Table};
 use super::targets::{self, TargetsError};
@@ -87,6 +88,8 @@ pub(super) struct SharedState {
     pub(super) vars: Vec<(usize, Template)>,
     pub(super) requests: Vec<Request>,
     pub(super) order: Order,
+    /// Requests outside the load.
+    pub(super) phases: Phases,
     /// Files of rows: an iteration uses one row of each.
     pub(super) data: Vec<Rows>,
     /// Slots that are cleared when an iteration begins.
@@ -123,14 +126,19 @@ impl SharedState {
             .targets
             .as_ref()
             .filter(|file| !file.as_os_str().is_empty());
-        let (order, vars, requests) = match targets {
+        let vars = match targets {
+            Some(_) => Vec::new(),
+            None => values(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
+        };
+        let phases = Phases::compile(&options, &mut compiler).map_err(wrong)?;
+        let (order, requests) = match targets {
             Some(file) => (
                 Order::Turn,
-                Vec::new(),
                 of_file(file, &options, &mut compiler).map_err(wrong)?,
             ),
             None => of_plan(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
         };
+        forgotten.retain(|slot| !phases.slots.contains(slot));
         let data = tables.into_iter().map(|(table, slots, options)| {
             let columns = slots.into_iter().enumerate();
             let used = columns.filter(|(_, slot)| compiler.scope.is_used(*slot));
@@ -140,6 +148,7 @@ impl SharedState {
             vars,
             requests,
             order,
+            phases,
             data: data.collect(),
             forgotten,
             jitter: options.jitter.0,
@@ -237,17 +246,15 @@ fn of_targets(
     Ok(requests)
 }
 
-/// Order of a plan's requests, its values by slot, and its requests.
-type Compiled = (Order, Vec<(usize, Template)>, Vec<Request>);
-
-/// Compiles the requests of a plan. Adds the slots that are cleared at each iteration to
-/// `forgotten`.
-fn of_plan(
+/// Compiles the values of a plan by slot, and declares the values that any request may use. Adds
+/// the slots that are cleared at each iteration to `forgotten`.
+fn values(
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
     forgotten: &mut Vec<usize>,
-) -> Result<Compiled, PlanError> {
-    let (order, steps, key) = steps(options)?;
+) -> Result<Vec<(usize, Template)>, PlanError> {
+    let (order, steps, _) = steps(options)?;
+    Phases::declare(options, compiler)?;
     // Remembered values are declared first, because any request may use them.
     for step in &steps {
         for (name, _) in &step.remember.0 {
@@ -267,21 +274,47 @@ fn of_plan(
         forgotten.push(slot);
         vars.push((slot, template));
     }
+    Ok(vars)
+}
+
+/// Compiles the requests of a plan, and returns them with their order. Adds the slots that are
+/// cleared at each iteration to `forgotten`.
+fn of_plan(
+    options: &RestOptions,
+    compiler: &mut Compiler<'_>,
+    forgotten: &mut Vec<usize>,
+) -> Result<(Order, Vec<Request>), PlanError> {
+    let (order, steps, key) = steps(options)?;
+    let mut requests = requests(key, &steps, compiler, forgotten)?;
+    let mut weight = 0.0;
+    for request in &mut requests {
+        request.think_time = request.think_time.or(options.think_time);
+        weight += request.weight;
+        request.weight = weight;
+    }
+    Ok((order, requests))
+}
+
+/// Compiles the requests of the list `key`, whose names must differ.
+pub(super) fn requests(
+    key: &'static str,
+    steps: &[Step],
+    compiler: &mut Compiler<'_>,
+    forgotten: &mut Vec<usize>,
+) -> Result<Vec<Request>, PlanError> {
     let mut requests: Vec<Request> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let wrong = |source| match key {
             "" => PlanError::Request(source),
             key => PlanError::Item { key, index, source },
         };
-        let mut request = compiler.request(step, forgotten).map_err(wrong)?;
+        let request = compiler.request(step, forgotten).map_err(wrong)?;
         if requests.iter().any(|other| other.name == request.name) {
             return Err(wrong(RequestError::NameTaken(request.name)));
         }
-        request.think_time = request.think_time.or(options.think_time);
-        request.weight += requests.last().map_or(0.0, |last| last.weight);
         requests.push(request);
     }
-    Ok((order, vars, requests))
+    Ok(requests)
 }
 
 /// Compiles a value of `vars`, which may be in a file.

@@ -1,7 +1,7 @@
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,18 +19,27 @@ pub(super) const CONTENT: &str = "content";
 /// Kind of failure: a request needs a value that no response has provided.
 pub(super) const MISSING: &str = "missing_value";
 
+/// Wait of a user that could not be set up.
+const FAILED_SETUP: Duration = Duration::from_millis(100);
+
 /// A user: a connection to each server, and its remembered values.
 pub(super) struct RestUser {
     shared: Arc<SharedState>,
     clients: Vec<Client>,
     /// Tags of each request.
     tags: Vec<Tags>,
-    values: Values,
+    pub(super) values: Values,
+    /// Whether the user has not yet performed `userSetup`.
+    is_new: bool,
     /// Position in each of the row files.
     places: Vec<u64>,
     /// Buffers for the current request.
     written: Buffers,
 }
+
+/// State of a user that other users can begin with.
+#[derive(Debug)]
+pub(super) struct Session(Values);
 
 #[derive(Default)]
 struct Buffers {
@@ -53,11 +62,9 @@ impl VirtualUser for RestUser {
             // Jitter of the plan, so that requests do not arrive at regular intervals.
             iteration.pause_until(iteration.intended()).await;
         }
-        for (slot, template) in &shared.vars {
-            if template.is_ready(&self.values) {
-                let text = template.text(&mut self.values);
-                self.values.set(*slot, text);
-            }
+        self.compute(&shared);
+        if self.is_new && !self.set_up(&shared, iteration).await {
+            return;
         }
         match shared.order {
             Order::One => {
@@ -75,15 +82,35 @@ impl VirtualUser for RestUser {
             }
         }
         if shared.connections == Connections::Iteration {
-            self.clients.iter_mut().for_each(Client::close);
+            self.close();
         }
     }
 }
 
 impl RestUser {
     pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
-        let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
         let mut values = Values::new(shared.common(), number);
+        if let Some(Session(known)) = shared.phases.session.get() {
+            values.begin_with(known);
+        }
+        Self::with(shared, number, values, recorder)
+    }
+
+    /// Creates the user of `setup` and `teardown`.
+    pub(super) fn of_run(shared: Arc<SharedState>, recorder: &Recorder) -> Self {
+        let values = Values::of_run(shared.common());
+        let mut user = Self::with(shared.clone(), 0, values, recorder);
+        user.compute(&shared);
+        user
+    }
+
+    fn with(
+        shared: Arc<SharedState>,
+        number: u64,
+        mut values: Values,
+        recorder: &Recorder,
+    ) -> Self {
+        let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
         let places = shared
             .data
             .iter()
@@ -93,8 +120,53 @@ impl RestUser {
             clients: shared.clients(),
             tags: shared.requests.iter().map(tags).collect(),
             values,
+            is_new: !shared.phases.user_setup.is_empty(),
             written: Buffers::default(),
             shared,
+        }
+    }
+
+    pub(super) fn session(&self) -> Session {
+        Session(self.values.clone())
+    }
+
+    /// Closes all connections.
+    pub(super) fn close(&mut self) {
+        self.clients.iter_mut().for_each(Client::close);
+    }
+
+    /// Performs `userSetup`, which postpones the iteration. Returns whether it had success.
+    async fn set_up(&mut self, shared: &SharedState, iteration: &mut Iteration) -> bool {
+        if shared.phases.has_failed() {
+            iteration.idle();
+            // The run ends soon. Until then, the user must not repeat its setup.
+            iteration.pause(FAILED_SETUP).await;
+            return false;
+        }
+        let begun = Instant::now();
+        let recorder = iteration.recorder().clone();
+        match self.perform(&shared.phases.user_setup, &recorder).await {
+            Ok(()) => {
+                self.is_new = false;
+                self.compute(shared);
+                iteration.postpone(begun.elapsed());
+                true
+            }
+            Err(failure) => {
+                iteration.fail(failure.clone());
+                shared.phases.fail(failure);
+                false
+            }
+        }
+    }
+
+    /// Computes the missing values of `vars`, as far as the values in them are available.
+    fn compute(&mut self, shared: &SharedState) {
+        for (slot, template) in &shared.vars {
+            if self.values.get(*slot).is_none() && template.is_ready(&self.values) {
+                let text = template.text(&mut self.values);
+                self.values.set(*slot, text);
+            }
         }
     }
 
@@ -125,18 +197,14 @@ impl RestUser {
 
     async fn request(&mut self, shared: &SharedState, index: usize, iteration: &mut Iteration) {
         let request = &shared.requests[index];
-        if !is_ready(request, &self.values) {
-            let why = format!(
-                "`{}` needs a value that no response has provided",
-                request.name
-            );
-            iteration.fail(Failure::new(MISSING, why));
+        if let Err(missing) = self.check_ready(request) {
+            iteration.fail(missing);
             return;
         }
         let tags = self.tags[index];
         let pending = iteration.pending(tags, self.clients[request.server].protocol());
         let mut response = pending.until(self.send(request)).await;
-        self.judge(request, tags, &mut response, iteration);
+        self.judge(request, &mut response, Some((iteration, tags)));
         iteration.request(tags, &response.exchange);
         if let Some(pause) = request.think_time {
             // Think time of the plan.
@@ -144,7 +212,17 @@ impl RestUser {
         }
     }
 
-    async fn send(&mut self, request: &Request) -> Response {
+    /// Checks that all values of the request are available.
+    pub(super) fn check_ready(&self, request: &Request) -> Result<(), Failure> {
+        if is_ready(request, &self.values) {
+            return Ok(());
+        }
+        let name = &request.name;
+        let why = format!("`{name}` needs a value that no response has provided");
+        Err(Failure::new(MISSING, why))
+    }
+
+    pub(super) async fn send(&mut self, request: &Request) -> Response {
         let Buffers {
             path,
             body,
@@ -183,14 +261,14 @@ impl RestUser {
     }
 
     /// Checks a response, if there is one. A response that fails a check is a failed request,
-    /// regardless of its status.
-    fn judge(
+    /// regardless of its status. Records the checks if the request belongs to the load.
+    pub(super) fn judge(
         &mut self,
         request: &Request,
-        tags: Tags,
         response: &mut Response,
-        iteration: &Iteration,
+        load: Option<(&Iteration, Tags)>,
     ) {
+        let excuses = |name| load.is_some_and(|(iteration, _)| iteration.excuses(name));
         if response.exchange.outcome.is_err() {
             return;
         }
@@ -207,7 +285,7 @@ impl RestUser {
         }
         let status = request.status(response);
         let outcome = match &status {
-            Err(_) if iteration.excuses(request.status_check) => Ok(()),
+            Err(_) if excuses(request.status_check) => Ok(()),
             Err(error) => Err(Failure::new(
                 kind::STATUS,
                 format!("{}: {error}", request.name),
@@ -216,12 +294,16 @@ impl RestUser {
             Ok(()) => request
                 .checks
                 .look(response, &mut self.values, |name, outcome| {
-                    iteration.check(tags, name, outcome);
-                    !iteration.excuses(name)
+                    if let Some((iteration, tags)) = load {
+                        iteration.check(tags, name, outcome);
+                    }
+                    !excuses(name)
                 })
                 .map_err(|failed| wrong(&failed)),
         };
-        iteration.check(tags, request.status_check, status);
+        if let Some((iteration, tags)) = load {
+            iteration.check(tags, request.status_check, status);
+        }
         response.exchange.outcome = outcome;
     }
 }

@@ -12,6 +12,7 @@ mod hostile;
 mod liar;
 mod lying_authority;
 mod proxy;
+mod rest_phases;
 mod rest_tls;
 mod s3;
 mod tls_certificates;

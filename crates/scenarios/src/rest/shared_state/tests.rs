@@ -74,6 +74,7 @@ fn the_message_begins_with_the_key() {
 #[test]
 fn the_message_names_the_request_of_a_list() {
     let url = "https://a/";
+    let step = json!([{ "url": url }]);
     for (options, expected) in [
         (
             json!({ "steps": [{ "url": url, "remember": { "counter": "/id" } }] }),
@@ -86,6 +87,19 @@ fn the_message_names_the_request_of_a_list() {
         (
             json!({ "steps": [{ "url": url }, { "url": url }] }),
             "steps[1].name: `GET /` is the name of another request",
+        ),
+        (
+            json!({ "steps": step, "setup": [{ "method": "POST" }] }),
+            "setup[0].url: is missing",
+        ),
+        (
+            json!({ "steps": step, "userSetup": [{ "url": url }, { "url": url }] }),
+            "userSetup[1].name: `GET /` is the name of another request",
+        ),
+        (
+            json!({ "steps": step, "teardown": [{ "url": "https://a/{{idd}}" }],
+                "setup": [{ "url": url, "capture": { "id": "/id" } }] }),
+            "teardown[0].url: `{{idd}}` is not a known value; did you mean `{{id}}`?",
         ),
         (
             json!({ "requests": [{ "url": url, "weight": -1 }] }),

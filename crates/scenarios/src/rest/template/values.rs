@@ -290,13 +290,15 @@ pub(in super::super) struct SharedValues {
 }
 
 /// Values of one user.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Values {
     common: Arc<SharedValues>,
     slots: Vec<Option<String>>,
     random: Random,
     iteration: u64,
     user: u64,
+    /// End of `{{unique}}` outside iterations.
+    suffix: &'static str,
 }
 
 impl Values {
@@ -306,8 +308,23 @@ impl Values {
             random: Random::new(common.seed, user),
             iteration: 0,
             user,
+            suffix: "",
             common,
         }
+    }
+
+    /// Creates the values of `setup` and `teardown`, which differ from those of every iteration.
+    pub(in super::super) fn of_run(common: Arc<SharedValues>) -> Self {
+        Self {
+            user: 0,
+            suffix: "s",
+            ..Self::new(common, u64::MAX)
+        }
+    }
+
+    /// Copies the values that another user knows.
+    pub(in super::super) fn begin_with(&mut self, known: &Values) {
+        self.slots.clone_from(&known.slots);
     }
 
     /// Begins an iteration, and clears these slots.
@@ -338,7 +355,7 @@ impl Values {
     pub(super) fn write(&mut self, source: &Source, out: &mut String) {
         // Writing to memory cannot fail.
         let _ = match source {
-            Source::Unique => write!(out, "{}-{}", self.common.run, self.iteration),
+            Source::Unique => write!(out, "{}-{}{}", self.common.run, self.iteration, self.suffix),
             Source::Iteration { width } => write!(out, "{:0width$}", self.iteration),
             Source::User { width } => write!(out, "{:0width$}", self.user),
             Source::Counter { index, range } => {
