@@ -66,6 +66,12 @@ impl Exchange {
         self.outcome.as_ref().map_or_else(shows, |()| true)
     }
 
+    /// Adds the time of a new connection, which was opened for this request.
+    pub fn includes_connection(&mut self, opened: &Exchange) {
+        self.started = opened.started;
+        (self.connect, self.family, self.tls) = (opened.connect, opened.family, opened.tls);
+    }
+
     /// Creates the exchange of a request that ends now without a response.
     pub fn without_response(
         started: Instant,

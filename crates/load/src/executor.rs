@@ -1,6 +1,7 @@
 //! Start times of iterations: k6's executors.
 
 mod display;
+pub(crate) mod poisson;
 pub(crate) mod ramp;
 pub(crate) mod schedule;
 
@@ -124,6 +125,18 @@ pub struct ArrivalRateOptions {
     pub max_start_delay: Duration,
     /// Minimum share of arrivals that must begin; otherwise the run fails. 0 accepts any share.
     pub min_achieved: f64,
+    /// Distances between arrivals.
+    pub arrivals: Arrivals,
+}
+
+/// Distances between the arrivals of a rate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Equal distances.
+    #[default]
+    Even,
+    /// A Poisson process: independent, exponentially distributed distances.
+    Poisson,
 }
 
 impl Default for ArrivalRateOptions {
@@ -134,6 +147,7 @@ impl Default for ArrivalRateOptions {
             iterations: None,
             max_start_delay: Duration::from_secs(10),
             min_achieved: 0.99,
+            arrivals: Arrivals::Even,
         }
     }
 }

@@ -86,6 +86,7 @@ pub mod metric;
 pub mod note;
 pub mod outcome;
 pub mod plan;
+pub mod random;
 pub mod recorder;
 pub mod report;
 pub mod run;

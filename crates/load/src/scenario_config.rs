@@ -23,6 +23,8 @@ pub struct ScenarioConfig {
     pub tags: Vec<(String, String)>,
     /// Default thresholds without tags, unless the run has other thresholds for the same metrics.
     pub demands: Vec<Threshold>,
+    /// Seed of random arrivals.
+    pub seed: u64,
     /// Work of an iteration.
     pub scenario: Arc<dyn Scenario>,
 }
@@ -45,6 +47,7 @@ impl ScenarioConfig {
             graceful_stop: ScenarioConfig::GRACEFUL_STOP,
             tags: Vec::new(),
             demands: Vec::new(),
+            seed: 0,
             scenario,
         }
     }

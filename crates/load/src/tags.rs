@@ -85,9 +85,9 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
 }
 
 /// Returns whether a tag distinguishes parts of a scenario: `op`, `endpoint`, `step`, the tags of
-/// the plan. `handshake` states the result of a request.
+/// the plan. `handshake` and `expected_response` state the result of a request.
 pub(crate) fn distinguishes_parts(name: &str) -> bool {
-    name != "handshake"
+    !matches!(name, "handshake" | "expected_response")
 }
 
 /// Formats a metric and its tags as in thresholds: `http_reqs{scenario:write,op:add-chain}`.

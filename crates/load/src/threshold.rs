@@ -12,6 +12,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// Returns whether every scenario records a metric of this name.
+pub fn is_of_every_scenario(metric: &str) -> bool {
+    known::of_every_scenario(metric).is_some()
+}
+
 /// Thresholds of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thresholds(pub Vec<Threshold>);

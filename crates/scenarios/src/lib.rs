@@ -16,7 +16,7 @@
 //! | [`s3`] | object stores with an S3 API |
 //! | [`tls`] | TLS handshakes |
 //! | [`proxy`] | requests through an intercepting proxy |
-//! | `content_coding`, `random`, `interned` | content codings, random choices, names from plans |
+//! | `content_coding`, `interned` | content codings, names from plans |
 //! | `url_characters` | characters that paths and queries can contain |
 
 pub mod acme;
@@ -28,7 +28,6 @@ mod interned;
 pub mod option_values;
 mod preparing;
 pub mod proxy;
-mod random;
 mod registry;
 pub mod rest;
 mod retry_after;
@@ -36,4 +35,5 @@ pub mod s3;
 pub mod tls;
 mod url_characters;
 
+pub(crate) use lucarne_load::random;
 pub use registry::{keys, scenario, scenarios};

@@ -7,7 +7,8 @@
 //! a failed request, so a server that sends HTML for everything does not pass.
 //!
 //! - Requests carry the tag `op`, which is the name of the request.
-//! - Redirects are not followed and cookies are not stored: a response is checked as it is.
+//! - Redirects are followed and cookies stored only by choice. Otherwise, a response is checked as
+//!   it is.
 //! - Values are captured from responses by JSON pointer or header, for the rest of the iteration
 //!   (`capture`) or of the user's life (`remember`). A request with missing values is not sent, and
 //!   the iteration fails.
@@ -16,10 +17,14 @@
 //!   (`data`), complete requests from vegeta's files (`targets`).
 //! - JSON is scanned once for all wanted places, without building the document.
 
+mod condition;
+mod cookies;
 mod files;
 mod json_pointers;
 mod options;
+mod own_metrics;
 mod phases;
+mod redirects;
 mod request;
 mod response_checks;
 mod rows;
@@ -33,8 +38,8 @@ pub use files::FileError;
 pub(crate) use options::STRUCTURED;
 pub(crate) use options::headers;
 pub use options::{
-    CheckOptions, Connections, Header, HeaderError, Json, JsonError, JsonType, Length, LengthError,
-    Pairs, RestOptions, Step,
+    CheckOptions, Connections, Cookies, Header, HeaderError, Json, JsonError, JsonType, Length,
+    LengthError, Pairs, Pick, Place, RestOptions, Step, SystemTag,
 };
 pub use rows::{DataOptions, RowOrder, RowScope};
 pub use scenario::build;

@@ -14,8 +14,9 @@ use super::drain::drain;
 use super::scenario_state::{Adjustments, ScenarioState, StopMode};
 use super::vu::ActiveVu;
 use crate::Recorder;
-use crate::executor::ArrivalRateOptions;
+use crate::executor::poisson::Poisson;
 use crate::executor::schedule::Schedule;
+use crate::executor::{ArrivalRateOptions, Arrivals};
 use crate::timer::Timer;
 
 /// Limit of waiting arrivals, which take 24 MiB. Beyond this limit, the oldest arrivals are dropped
@@ -35,6 +36,8 @@ pub(crate) struct ArrivalRateExecutor {
 struct Queue {
     begin: Instant,
     schedule: Schedule,
+    /// Random distances between arrivals; `None` if they are equal.
+    poisson: Option<Poisson>,
     /// Number of the next arrival that is not yet due.
     next: u64,
     next_due: Option<Instant>,
@@ -71,6 +74,8 @@ impl ArrivalRateExecutor {
         let queue = Queue {
             begin: Instant::now(),
             schedule,
+            poisson: (options.arrivals == Arrivals::Poisson)
+                .then(|| Poisson::new(state.config.seed)),
             next: worker,
             next_due: None,
             waiting: VecDeque::new(),
@@ -257,7 +262,12 @@ impl Queue {
     }
 
     fn plan_next(&mut self) {
-        self.next_due = self.schedule.due(self.next).map(|due| self.begin + due);
+        let due = match &mut self.poisson {
+            None => self.schedule.due(self.next),
+            Some(_) if self.schedule.is_met_before(self.next) => None,
+            Some(poisson) => self.schedule.due_at(poisson.time(self.next)),
+        };
+        self.next_due = due.map(|due| self.begin + due);
     }
 
     /// Returns whether arrivals may begin when a user becomes free.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lucarne_x509::text::counted;
 
-use super::{ExecutorConfig, Rate, Stage};
+use super::{Arrivals, ExecutorConfig, Rate, Stage};
 
 impl fmt::Display for ExecutorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,6 +26,12 @@ impl fmt::Display for ExecutorConfig {
                 write!(f, "{start} users")?;
                 stages.iter().try_for_each(|stage| ramp(f, stage, ""))?;
             }
+        }
+        if self
+            .arrival_rate()
+            .is_some_and(|it| it.arrivals == Arrivals::Poisson)
+        {
+            f.write_str(", at random")?;
         }
         match self.iterations() {
             Some(goal) => write!(f, ", at most {goal} iterations"),

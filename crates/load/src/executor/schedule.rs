@@ -29,13 +29,17 @@ impl Schedule {
         }
     }
 
-    /// Returns the due time of arrival `number`; `None` if the schedule ends before this arrival,
-    /// or if a key has set the rate to 0.
+    /// Returns the due time of arrival `number` at equal distances; `None` if the schedule ends
+    /// before this arrival, or if a key has set the rate to 0.
     pub(crate) fn due(&self, number: u64) -> Option<Duration> {
-        if self.goal.is_some_and(|goal| number >= goal) {
+        if self.is_met_before(number) {
             return None;
         }
-        let number = number as f64;
+        self.due_at(number as f64)
+    }
+
+    /// Returns the due time of an arrival after this number of average distances.
+    pub(crate) fn due_at(&self, number: f64) -> Option<Duration> {
         let area = if number < self.asked {
             // The arrival was due before the last change of the factor, but has not started yet.
             return Some(Duration::from_secs_f64(self.since.min(self.ramp.end())));

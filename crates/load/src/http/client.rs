@@ -151,13 +151,7 @@ impl Client {
         /// Time to wait for a server that sends no ticket.
         const TICKET_TIMEOUT: Duration = Duration::from_millis(200);
         let options = self.options.clone();
-        let mut record = Record::new(Answer::new(false, ReceivedBody::limited(0)));
-        let opened = Stream::open(&self.endpoint, &options, &mut record).await;
-        let (stream, outcome) = match opened {
-            Ok(stream) => (Some(stream), Ok(())),
-            Err(failure) => (None, Err(failure)),
-        };
-        let mut response = record.finish(options.version, outcome);
+        let (stream, mut response) = self.open().await;
         response.exchange.protocol = match &response.handshake {
             Some(handshake) => handshake.version,
             None if self.endpoint.tls.is_some() => "TLS",
@@ -172,6 +166,52 @@ impl Client {
             stream.close();
         }
         response
+    }
+
+    /// Opens a connection without a request. The response has its measurements.
+    async fn open(&self) -> (Option<Stream>, Response) {
+        let mut record = Record::new(Answer::new(false, ReceivedBody::limited(0)));
+        let opened = Stream::open(&self.endpoint, &self.options, &mut record).await;
+        let (stream, outcome) = match opened {
+            Ok(stream) => (Some(stream), Ok(())),
+            Err(failure) => (None, Err(failure)),
+        };
+        (stream, record.finish(self.options.version, outcome))
+    }
+
+    /// Opens a connection of HTTP/2 for [`share`](Client::share), unless one is open. Returns the
+    /// measurements of a new connection as a response with status 0.
+    pub async fn connect(&mut self) -> Option<Response> {
+        if self.shared_connection().is_some() {
+            return None;
+        }
+        let (stream, mut response) = self.open().await;
+        if let Some(stream) = stream {
+            match Http2::open(stream).await {
+                Ok(connection) => self.kept = Some(Kept::new(Connection::Http2(connection))),
+                Err(failure) => response.exchange.outcome = Err(failure),
+            }
+        }
+        Some(response)
+    }
+
+    /// Returns a client for concurrent requests over the open connection of HTTP/2, if there is
+    /// one.
+    pub fn share(&self) -> Self {
+        Self {
+            endpoint: self.endpoint.clone(),
+            options: self.options.clone(),
+            kept: self.shared_connection(),
+        }
+    }
+
+    fn shared_connection(&self) -> Option<Kept> {
+        match &self.kept.as_ref()?.connection {
+            Connection::Http2(connection) if connection.is_open() => {
+                Some(Kept::new(Connection::Http2(connection.share())))
+            }
+            _ => None,
+        }
     }
 
     /// Closes the connection; the next request opens another connection.

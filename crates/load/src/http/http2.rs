@@ -59,6 +59,14 @@ impl Http2 {
         Ok(Self { sender, task })
     }
 
+    /// Returns the same connection for concurrent requests. `self` still owns the connection.
+    pub(super) fn share(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            task: None,
+        }
+    }
+
     pub(super) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }

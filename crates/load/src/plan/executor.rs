@@ -8,7 +8,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, v
 
 use super::arithmetic::{ArithmeticError, Worth, work_out};
 use crate::ExecutorConfig;
-use crate::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
+use crate::executor::{ArrivalRateOptions, Arrivals, MOST_PER_SECOND, Rate, Stage};
 
 /// Names of the executors.
 pub const EXECUTORS: &[&str] = &[
@@ -32,6 +32,7 @@ pub(super) const KEYS: &[&str] = &[
     "iterations",
     "minAchieved",
     "maxStartDelay",
+    "arrivals",
 ];
 
 /// Keys of both executors by rate.
@@ -42,6 +43,7 @@ const OPEN: &[&str] = &[
     "iterations",
     "minAchieved",
     "maxStartDelay",
+    "arrivals",
 ];
 
 /// Other executors of k6, and their replacements.
@@ -202,7 +204,23 @@ fn options(reader: &mut Reader<'_, '_>) -> ArrivalRateOptions {
     if let Some(delay) = reader.parse("maxStartDelay", values::duration) {
         options.max_start_delay = delay.value;
     }
+    if let Some(arrivals) = reader.parse("arrivals", arrivals) {
+        options.arrivals = arrivals.value;
+    }
     options
+}
+
+/// The text does not name the distances between arrivals. The message follows the text.
+#[derive(Debug, thiserror::Error)]
+#[error("must be `even` or `poisson`")]
+struct UnknownArrivals;
+
+fn arrivals(text: &str) -> Result<Arrivals, UnknownArrivals> {
+    match text {
+        "even" => Ok(Arrivals::Even),
+        "poisson" => Ok(Arrivals::Poisson),
+        _ => Err(UnknownArrivals),
+    }
 }
 
 fn goal(reader: &mut Reader<'_, '_>) -> Option<u64> {

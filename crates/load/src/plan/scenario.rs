@@ -83,6 +83,7 @@ impl PlannedScenario {
             graceful_stop: self.graceful_stop,
             tags: self.tags,
             demands: self.demands,
+            seed,
             scenario,
         })
     }

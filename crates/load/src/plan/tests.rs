@@ -6,7 +6,7 @@ use lucarne_settings::{Report, typed};
 use serde::Deserialize;
 
 use super::{Kind, Plan};
-use crate::executor::{ArrivalRateOptions, ExecutorConfig, Rate, Stage};
+use crate::executor::{ArrivalRateOptions, Arrivals, ExecutorConfig, Rate, Stage};
 use crate::{Iteration, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 #[derive(Debug, Default, Deserialize)]
@@ -83,6 +83,20 @@ fn problems(yaml: &str, expected: &[&str]) {
 }
 
 #[test]
+fn arrivals_are_even_or_random() {
+    let rate = "executor: constant-arrival-rate\nrate: 5\nduration: 60s\n";
+    let arrivals = |keys: &str| executor(&format!("{rate}{keys}"));
+    assert_eq!(arrivals(""), arrivals("arrivals: even"));
+    let random = arrivals("arrivals: poisson");
+    assert_ne!(arrivals(""), random);
+    assert_eq!(random.to_string(), "5/s for 60s, at random");
+    problems(
+        &with(&format!("{rate}arrivals: often")),
+        &["p:8: scenarios.w.arrivals: `often` must be `even` or `poisson`"],
+    );
+}
+
+#[test]
 fn a_whole_plan() {
     let (plan, said) = read(
         "
@@ -132,6 +146,7 @@ thresholds:
         iterations: None,
         max_start_delay: Duration::from_secs(2),
         min_achieved: 0.9,
+        arrivals: Arrivals::Even,
     };
     let rate = Rate {
         count: 750.0,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use lucarne_load::executor::{ArrivalRateOptions, Rate, Stage};
+use lucarne_load::executor::{ArrivalRateOptions, Arrivals, Rate, Stage};
 use lucarne_load::{ExecutorConfig, Run, ScenarioConfig, Verdict};
 
 use crate::waiting::{Waiting, constant, constant_with, count, millis, one, run};
@@ -223,4 +223,36 @@ fn a_goal_ends_the_run() {
         assert_eq!((scenario.asked, scenario.completed), (50, 50));
         assert_eq!(outcome.verdict, Verdict::Unjudged);
     }
+}
+
+#[test]
+fn random_arrivals_are_the_same_for_any_number_of_threads() {
+    let started = |workers, seed| {
+        let options = ArrivalRateOptions {
+            arrivals: Arrivals::Poisson,
+            ..ArrivalRateOptions::default()
+        };
+        let executor = ExecutorConfig::ConstantArrivalRate {
+            rate: Rate::per_second(200.0),
+            duration: millis(500),
+            options,
+        };
+        let mut planned = ScenarioConfig::new("s", executor, Waiting::scenario(|_| millis(0)));
+        planned.seed = seed;
+        let mut run = run(vec![planned], &[]);
+        run.workers = workers;
+        let outcome = run.start().wait();
+        assert_eq!(
+            outcome.verdict.exit_code(),
+            0,
+            "{:?}",
+            outcome.summary.thresholds
+        );
+        outcome.summary.scenarios[0].started
+    };
+    let one = started(1, 7);
+    assert_eq!((started(3, 7), started(1, 7)), (one, one));
+    // The standard deviation is 10.
+    assert!((50..150).contains(&one), "{one}");
+    assert!((8..12).any(|seed| started(1, seed) != one));
 }

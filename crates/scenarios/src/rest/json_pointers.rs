@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use serde_json::Value;
+
 use super::options::JsonType;
 
 /// The text is not a JSON pointer.
@@ -54,10 +56,7 @@ impl JsonPointers {
     pub(super) fn add(&mut self, pointer: &str) -> Result<usize, JsonPointerError> {
         let mut node = &mut self.root;
         if !pointer.is_empty() && pointer != "/" {
-            let tokens = pointer.strip_prefix('/');
-            let tokens = tokens.ok_or_else(|| JsonPointerError(pointer.to_owned()))?;
-            for token in tokens.split('/') {
-                let token = token.replace("~1", "/").replace("~0", "~");
+            for token in tokens(pointer)? {
                 let known = node.below.iter().position(|(key, _)| *key == token);
                 let index = known.unwrap_or_else(|| {
                     node.below.push((token, PointerNode::default()));
@@ -89,6 +88,64 @@ impl JsonPointers {
             Err(error) => Err(DocumentError(Arc::new(error))),
         }
     }
+}
+
+/// A JSON pointer to several values: `*` stands for every item of an array.
+#[derive(Debug)]
+pub(super) struct JsonList(Vec<String>);
+
+impl JsonList {
+    pub(super) fn parse(pointer: &str) -> Result<Self, JsonPointerError> {
+        tokens(pointer).map(Self)
+    }
+
+    /// Returns the texts, numbers and other single values at the pointer. An array there counts as
+    /// its items.
+    pub(super) fn texts(&self, document: &[u8]) -> Result<Vec<String>, DocumentError> {
+        let document: Value =
+            serde_json::from_slice(document).map_err(|error| DocumentError(Arc::new(error)))?;
+        let mut found = vec![&document];
+        for token in &self.0 {
+            found = found.into_iter().flat_map(|it| below(it, token)).collect();
+        }
+        let values = found.into_iter().flat_map(items);
+        let texts = values.filter_map(|value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Array(_) | Value::Object(_) => None,
+            other => Some(other.to_string()),
+        });
+        Ok(texts.collect())
+    }
+}
+
+/// Returns the values at a token of a pointer.
+fn below<'v>(value: &'v Value, token: &str) -> Vec<&'v Value> {
+    match (token, value) {
+        ("*", Value::Array(_)) => items(value),
+        ("*", _) => Vec::new(),
+        (token, Value::Array(list)) => {
+            let index = (0..list.len()).find(|index| is_number(token, *index as u64));
+            index.map(|index| &list[index]).into_iter().collect()
+        }
+        (token, value) => value.get(token).into_iter().collect(),
+    }
+}
+
+/// Returns the items of an array, or the value itself.
+fn items(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        other => vec![other],
+    }
+}
+
+/// Splits a JSON pointer other than that of the whole document.
+fn tokens(pointer: &str) -> Result<Vec<String>, JsonPointerError> {
+    let tokens = pointer.strip_prefix('/');
+    let tokens = tokens.ok_or_else(|| JsonPointerError(pointer.to_owned()))?;
+    let tokens = tokens.split('/');
+    let decode = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    Ok(tokens.map(decode).collect())
 }
 
 struct PointerVisitor<'a> {
@@ -290,6 +347,22 @@ mod tests {
                 "Array 2 "
             ]
         );
+    }
+
+    #[test]
+    fn lists_have_all_values_at_their_pointer() {
+        let document = br#"{"data": [{"id": 1, "tags": ["a", "b"]}, {"id": "x"}, 7], "none": []}"#;
+        let texts = |pointer: &str| JsonList::parse(pointer).unwrap().texts(document).unwrap();
+        assert_eq!(texts("/data/*/id"), ["1", "x"]);
+        assert_eq!(texts("/data"), ["7"], "objects are no values");
+        assert_eq!(texts("/data/0/tags"), ["a", "b"]);
+        assert_eq!(texts("/data/*/tags/*"), ["a", "b"]);
+        assert_eq!(texts("/data/1/id"), ["x"]);
+        for nothing in ["/none", "/none/*", "/data/01/id", "/*"] {
+            assert!(texts(nothing).is_empty(), "{nothing}");
+        }
+        assert!(JsonList::parse("/a").unwrap().texts(b"<html>").is_err());
+        assert!(JsonList::parse("data").is_err());
     }
 
     #[test]

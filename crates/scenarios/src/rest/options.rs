@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -69,6 +70,15 @@ pub struct RestOptions {
     #[command(flatten)]
     #[serde(rename = "..handshake")]
     pub handshake: HandshakeOptions,
+    /// Largest number of redirects to follow for a request
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub redirects: u32,
+    /// Lifetime of cookies
+    #[arg(long, value_enum, default_value_t)]
+    pub cookies: Cookies,
+    /// Tags of k6 to add to requests
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    pub system_tags: Vec<SystemTag>,
     /// Limit of all response bodies in memory together, decoded or not; bodies that no check needs
     /// are not kept
     #[arg(long, value_name = "SIZE", default_value_t = Size(256 << 20))]
@@ -137,11 +147,109 @@ pub struct Step {
     /// Further checks of the response.
     pub checks: Vec<CheckOptions>,
     /// Values to capture from the response, for the rest of the iteration.
-    pub capture: Pairs,
+    #[serde(deserialize_with = "pairs")]
+    pub capture: Vec<(String, Place)>,
     /// Values to capture from the response, for the rest of the user's life.
-    pub remember: Pairs,
+    #[serde(deserialize_with = "pairs")]
+    pub remember: Vec<(String, Place)>,
+    /// Counters by name, of the responses with a property.
+    #[serde(deserialize_with = "pairs")]
+    pub counters: Vec<(String, CheckOptions)>,
+    /// Rates by name, of the responses with a property.
+    #[serde(deserialize_with = "pairs")]
+    pub rates: Vec<(String, CheckOptions)>,
+    /// Condition without which the request is not sent: `name`, `name == text`, `name != text`.
+    #[serde(rename = "if")]
+    pub condition: Option<String>,
+    /// Largest number of redirects to follow, if it differs from the common number.
+    pub redirects: Option<u32>,
+    /// Requests that are sent concurrently, instead of a single one.
+    pub parallel: Vec<Step>,
     /// Pause after the request.
     pub think_time: Option<Pause>,
+}
+
+/// A place of a response whose value is captured.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "PlaceKeys")]
+pub struct Place {
+    /// JSON pointer, or `header:NAME`.
+    pub place: String,
+    /// Choice from several values.
+    pub pick: Option<Pick>,
+    /// Whether the value may be missing.
+    pub optional: bool,
+}
+
+/// Choice from several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pick {
+    /// Each value has the same probability.
+    Random,
+}
+
+/// Forms of a [`Place`].
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected a place, or a map with `place`, `pick` and `optional`"
+)]
+enum PlaceKeys {
+    Short(String),
+    #[serde(rename_all = "camelCase")]
+    Long {
+        place: String,
+        #[serde(default)]
+        pick: Option<Pick>,
+        #[serde(default)]
+        optional: bool,
+    },
+}
+
+impl From<PlaceKeys> for Place {
+    fn from(keys: PlaceKeys) -> Self {
+        match keys {
+            PlaceKeys::Short(place) => Self {
+                place,
+                ..Self::default()
+            },
+            PlaceKeys::Long {
+                place,
+                pick,
+                optional,
+            } => Self {
+                place,
+                pick,
+                optional,
+            },
+        }
+    }
+}
+
+/// Lifetime of cookies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cookies {
+    /// Are not stored
+    #[default]
+    None,
+    /// Last as long as their user
+    User,
+    /// Last for one iteration
+    Iteration,
+}
+
+/// A tag of k6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemTag {
+    /// Name of the request, like `op`
+    Name,
+    /// Whether the request had success
+    #[value(name = "expected_response")]
+    ExpectedResponse,
 }
 
 /// A check of a response: one place in it, and one or more conditions.
@@ -361,27 +469,34 @@ pub struct Pairs(pub Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Map;
-        impl<'de> Visitor<'de> for Map {
-            type Value = Pairs;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of names")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                let mut pairs: Vec<(String, String)> = Vec::new();
-                while let Some((name, text)) = map.next_entry::<String, String>()? {
-                    if pairs.iter().any(|(known, _)| *known == name) {
-                        return Err(de::Error::custom(format!("`{name}` is given twice")));
-                    }
-                    pairs.push((name, text));
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-        deserializer.deserialize_map(Map)
+        pairs(deserializer).map(Self)
     }
+}
+
+/// Deserializes a map in the written order, without repeated names.
+fn pairs<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, T)>, D::Error> {
+    struct Map<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Map<T> {
+        type Value = Vec<(String, T)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of names")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs: Vec<(String, T)> = Vec::new();
+            while let Some((name, value)) = map.next_entry()? {
+                if pairs.iter().any(|(known, _)| *known == name) {
+                    return Err(de::Error::custom(format!("`{name}` is given twice")));
+                }
+                pairs.push((name, value));
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_map(Map(PhantomData))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Phases {
         compiler: &mut Compiler<'_>,
     ) -> Result<(), NameError> {
         for step in options.setup.iter().chain(&options.user_setup) {
-            for (name, _) in step.capture.0.iter().chain(&step.remember.0) {
+            for (name, _) in step.capture.iter().chain(&step.remember) {
                 compiler.scope.declare(name)?;
             }
         }
@@ -123,6 +123,9 @@ impl RestUser {
         recorder: &Recorder,
     ) -> Result<(), Failure> {
         for request in &phase.requests {
+            if !request.applies(&mut self.values) {
+                continue;
+            }
             let outcome = self.outside_load(request, phase.key, recorder).await;
             outcome.map_err(|failure| Failure::new(phase.key, failure.detail))?;
             if let Some(pause) = request.think_time {
@@ -143,6 +146,9 @@ impl RestUser {
         self.check_ready(request)?;
         let tags = recorder.tags(&[("op", &request.name), ("phase", phase)]);
         let mut response = self.send(request).await;
+        if request.redirects > 0 {
+            response = Box::pin(self.follow(request, response, None)).await;
+        }
         let exchange = &mut response.exchange;
         if let Err(failure) = &mut exchange.outcome {
             failure.detail = format!("{}: {}", request.name, failure.detail);

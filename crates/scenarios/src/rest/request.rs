@@ -1,16 +1,18 @@
 //! A compiled request.
 
 use http::Method;
-use lucarne_load::http::Response;
+use lucarne_load::http::{Keep, Response};
 use serde_json::Value;
 use url::{Position, Url};
 
+use super::condition::{Condition, ConditionError};
 use super::files;
 use super::json_pointers::JsonPointerError;
 use super::options::{Header, Json, Step};
+use super::own_metrics::MetricError;
 use super::response_checks::{ChecksError, ResponseChecks};
 use super::targets::Target;
-use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
+use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError, Values};
 use crate::connection_options::{Pause, StatusRange, expected, list};
 use crate::framing::{self, FramingError};
 use crate::interned::intern;
@@ -51,6 +53,28 @@ pub(super) enum RequestError {
     Value(#[from] NameError),
     #[error(transparent)]
     Capture(#[from] JsonPointerError),
+    #[error("if: {0}")]
+    Condition(#[from] ConditionError),
+    #[error("{key}.{name}: {source}")]
+    Metric {
+        /// `counters` or `rates`.
+        key: &'static str,
+        name: String,
+        source: MetricError,
+    },
+    #[error("{0}: is allowed only in `steps`")]
+    OnlyInSteps(&'static str),
+    #[error("parallel[{index}].{source}")]
+    Parallel {
+        index: usize,
+        source: Box<RequestError>,
+    },
+    #[error("parallel: cannot be combined with other keys; write the keys in its items")]
+    ParallelWithOthers,
+    #[error("parallel: needs HTTP/2; add `http: 2` to the options")]
+    ParallelWithoutHttp2,
+    #[error("parallel: all its requests must have the same scheme, host and port")]
+    ParallelServers,
 }
 
 /// Reasons why the URL of a request is invalid.
@@ -103,6 +127,12 @@ pub(super) struct Request {
     pub(super) status_check: &'static str,
     pub(super) checks: ResponseChecks,
     pub(super) think_time: Option<Pause>,
+    /// Condition without which the request is not sent.
+    condition: Option<Condition>,
+    /// Largest number of redirects to follow.
+    pub(super) redirects: u32,
+    /// Number of requests from this one on that are sent concurrently.
+    pub(super) concurrent: usize,
     /// Weight plus the weights of all requests before it.
     pub(super) weight: f64,
 }
@@ -124,9 +154,52 @@ pub(super) struct Compiler<'o> {
     pub(super) servers: Vec<String>,
     pub(super) base: Option<&'o str>,
     pub(super) headers: &'o [Header],
+    pub(super) redirects: u32,
+    pub(super) http2: bool,
 }
 
 impl Compiler<'_> {
+    /// Compiles a request, or the requests of `parallel`, in a list with this key.
+    pub(super) fn group(
+        &mut self,
+        key: &str,
+        step: &Step,
+        forgotten: &mut Vec<usize>,
+    ) -> Result<Vec<Request>, RequestError> {
+        if key == "requests" && step.condition.is_some() {
+            return Err(RequestError::OnlyInSteps("if"));
+        }
+        if step.parallel.is_empty() {
+            return Ok(vec![self.request(step, forgotten)?]);
+        }
+        let alone = Step {
+            parallel: step.parallel.clone(),
+            ..Step::default()
+        };
+        match () {
+            () if key != "steps" => return Err(RequestError::OnlyInSteps("parallel")),
+            () if *step != alone => return Err(RequestError::ParallelWithOthers),
+            () if !self.http2 => return Err(RequestError::ParallelWithoutHttp2),
+            () => {}
+        }
+        let mut group = Vec::new();
+        for (index, step) in step.parallel.iter().enumerate() {
+            let request = match step.parallel.as_slice() {
+                [] => self.request(step, forgotten),
+                _ => Err(RequestError::OnlyInSteps("parallel")),
+            };
+            group.push(request.map_err(|source| RequestError::Parallel {
+                index,
+                source: Box::new(source),
+            })?);
+        }
+        if group.iter().any(|it| it.server != group[0].server) {
+            return Err(RequestError::ParallelServers);
+        }
+        group[0].concurrent = group.len();
+        Ok(group)
+    }
+
     /// Compiles one request and declares the values that it captures. Adds the slots that last for
     /// one iteration to `forgotten`.
     pub(super) fn request(
@@ -134,6 +207,9 @@ impl Compiler<'_> {
         step: &Step,
         forgotten: &mut Vec<usize>,
     ) -> Result<Request, RequestError> {
+        let condition = step.condition.as_ref();
+        let condition = condition.map(|text| Condition::compile(text, &mut self.scope));
+        let condition = condition.transpose()?;
         let (server, path, shown) = self.url(&step.url, Template::compile_path)?;
         let body = self.body(step)?;
         let method = match &step.method {
@@ -152,8 +228,22 @@ impl Compiler<'_> {
         let headers = self.headers(step)?;
         framed(&headers, body.as_ref())?;
         let mut checks = ResponseChecks::compile(&name, &step.checks, &mut self.scope)?;
-        let captured = step.capture.0.iter().map(|pair| (pair, false));
-        let remembered = step.remember.0.iter().map(|pair| (pair, true));
+        let lists = [
+            ("counters", false, &step.counters),
+            ("rates", true, &step.rates),
+        ];
+        for (key, is_rate, metrics) in lists {
+            for (metric, condition) in metrics {
+                let added = checks.metric(&name, metric, is_rate, condition, &mut self.scope);
+                added.map_err(|source| RequestError::Metric {
+                    key,
+                    name: metric.clone(),
+                    source,
+                })?;
+            }
+        }
+        let captured = step.capture.iter().map(|pair| (pair, false));
+        let remembered = step.remember.iter().map(|pair| (pair, true));
         for ((value, place), stays) in captured.chain(remembered) {
             let slot = self.scope.declare(value)?;
             checks.capture(&name, value, place, slot)?;
@@ -180,6 +270,9 @@ impl Compiler<'_> {
             expect,
             checks,
             think_time: step.think_time,
+            condition,
+            redirects: step.redirects.unwrap_or(self.redirects),
+            concurrent: 1,
             weight,
         })
     }
@@ -217,6 +310,9 @@ impl Compiler<'_> {
             body,
             expect,
             think_time: None,
+            condition: None,
+            redirects: self.redirects,
+            concurrent: 1,
             weight: 1.0,
         })
     }
@@ -318,6 +414,21 @@ impl Request {
         } else {
             format!("{} {}", self.method, self.name)
         }
+    }
+
+    /// Returns the part of the response's body that the checks need.
+    pub(super) fn kept_body(&self) -> Keep {
+        if self.checks.read_body() {
+            Keep::All
+        } else {
+            Keep::Coded
+        }
+    }
+
+    /// Returns whether the condition of the request is true.
+    pub(super) fn applies(&self, values: &mut Values) -> bool {
+        let condition = self.condition.as_ref();
+        condition.is_none_or(|condition| condition.holds(values))
     }
 
     /// Checks the status of the response.

@@ -2,8 +2,9 @@
 
 use lucarne_load::http::Response;
 
-use super::json_pointers::{DocumentError, JsonMatch, JsonPointerError, JsonPointers};
-use super::options::{self, JsonType, Length};
+use super::json_pointers::{DocumentError, JsonList, JsonMatch, JsonPointerError, JsonPointers};
+use super::options::{self, CheckOptions, JsonType, Length, Place};
+use super::own_metrics::{self, MetricError};
 use super::template::{Escaping, Scope, Template, TemplateError, Values};
 use crate::interned::intern;
 
@@ -65,6 +66,16 @@ pub(super) struct ResponseChecks {
     pointers: JsonPointers,
     checks: Vec<CompiledCheck>,
     captures: Vec<Capture>,
+    metrics: Vec<OwnMetric>,
+}
+
+/// A counter or a rate of the plan.
+#[derive(Debug)]
+pub(super) struct OwnMetric {
+    pub(super) name: &'static str,
+    pub(super) is_rate: bool,
+    /// Condition for a response; `None` accepts all responses.
+    condition: Option<CompiledCheck>,
 }
 
 #[derive(Debug)]
@@ -83,6 +94,7 @@ struct Capture {
     name: &'static str,
     subject: Subject,
     slot: usize,
+    optional: bool,
 }
 
 /// The checked part of a response.
@@ -92,6 +104,8 @@ enum Subject {
     Json(usize),
     Header(String),
     Body,
+    /// One of several values, which is picked at random.
+    Picked(JsonList),
 }
 
 impl ResponseChecks {
@@ -110,25 +124,56 @@ impl ResponseChecks {
         Ok(compiled)
     }
 
-    /// Captures the value at `subject` (a JSON pointer, or `header:Name`) into `slot`.
+    /// Captures the value at `place` (a JSON pointer, or `header:Name`) into `slot`.
     pub(super) fn capture(
         &mut self,
         request: &str,
         name: &str,
-        subject: &str,
+        place: &Place,
         slot: usize,
     ) -> Result<(), JsonPointerError> {
-        let subject = match subject.split_once(':') {
+        let subject = match place.place.split_once(':') {
+            _ if place.pick.is_some() => Subject::Picked(JsonList::parse(&place.place)?),
             Some(("header", header)) => Subject::Header(header.trim().to_owned()),
-            _ => Subject::Json(self.pointers.add(subject)?),
+            _ => Subject::Json(self.pointers.add(&place.place)?),
         };
         let name = intern(&format!("{request}: {name} is there"));
         self.captures.push(Capture {
             name,
             subject,
             slot,
+            optional: place.optional,
         });
         Ok(())
+    }
+
+    /// Adds a counter or a rate of the responses that have a property. A counter without a property
+    /// counts all responses.
+    pub(super) fn metric(
+        &mut self,
+        request: &str,
+        name: &str,
+        is_rate: bool,
+        check: &CheckOptions,
+        scope: &mut Scope,
+    ) -> Result<(), MetricError> {
+        let name = own_metrics::name(name)?;
+        let all = !is_rate && *check == CheckOptions::default();
+        let condition = (!all).then(|| self.check(request, check, scope));
+        self.metrics.push(OwnMetric {
+            name,
+            is_rate,
+            condition: condition.transpose()?,
+        });
+        Ok(())
+    }
+
+    /// Returns the counters and rates, each with its kind.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let kind = |metric: &OwnMetric| if metric.is_rate { "rate" } else { "counter" };
+        self.metrics
+            .iter()
+            .map(move |metric| (metric.name, kind(metric)))
     }
 
     fn check(
@@ -182,24 +227,30 @@ impl ResponseChecks {
         checks.chain(self.captures.iter().map(|capture| capture.name))
     }
 
-    /// Returns whether there are no checks and no captures.
+    /// Returns whether there are no checks, captures and metrics.
     pub(super) fn is_empty(&self) -> bool {
-        self.checks.is_empty() && self.captures.is_empty()
+        self.checks.is_empty() && self.captures.is_empty() && self.metrics.is_empty()
     }
 
     /// Returns whether a check or a capture needs the body.
     pub(super) fn read_body(&self) -> bool {
-        let body = |check: &CompiledCheck| matches!(check.subject, Subject::Body);
-        !self.pointers.is_empty() || self.checks.iter().any(body)
+        let conditions = self.metrics.iter().filter_map(|it| it.condition.as_ref());
+        let checks = self.checks.iter().chain(conditions);
+        let captures = self.captures.iter().map(|it| &it.subject);
+        let mut subjects = checks.map(|it| &it.subject).chain(captures);
+        let body = |subject: &Subject| matches!(subject, Subject::Body | Subject::Picked(_));
+        !self.pointers.is_empty() || subjects.any(body)
     }
 
     /// Checks a response and stores captured values in `values`. Calls `tell` with the result of
-    /// every check. Returns the first error that counts according to `tell`.
+    /// every check, and `measure` with every counter and rate. Returns the first error that counts
+    /// according to `tell`.
     pub(super) fn look(
         &self,
         response: &Response,
         values: &mut Values,
         mut tell: impl FnMut(&'static str, Result<(), &CheckFailure>) -> bool,
+        mut measure: impl FnMut(&OwnMetric, bool),
     ) -> Result<(), FailedCheck> {
         let found = if self.pointers.is_empty() {
             Ok(Vec::new())
@@ -214,21 +265,29 @@ impl ResponseChecks {
             }
         };
         for check in &self.checks {
-            let outcome = check.subject.of(response, &found);
-            let outcome = outcome.and_then(|found| check.test(found, values));
-            heard(check.name, outcome);
+            heard(check.name, check.of(response, &found, values));
         }
         for capture in &self.captures {
-            let outcome = match capture.subject.of(response, &found) {
+            let place = match &capture.subject {
+                Subject::Picked(list) => picked(list, response, values),
+                subject => subject.of(response, &found),
+            };
+            let outcome = match place {
                 Ok(Some(found)) if !found.is_structure() => {
                     values.set(capture.slot, found.text);
                     Ok(())
                 }
                 Ok(Some(found)) => Err(CheckFailure::Structure(found.kind)),
+                Ok(None) if capture.optional => continue,
                 Ok(None) => Err(CheckFailure::Missing),
                 Err(error) => Err(error),
             };
             heard(capture.name, outcome);
+        }
+        for metric in &self.metrics {
+            let condition = metric.condition.as_ref();
+            let holds = condition.is_none_or(|it| it.of(response, &found, values).is_ok());
+            measure(metric, holds);
         }
         first
     }
@@ -240,11 +299,6 @@ impl Subject {
         response: &Response,
         found: &Result<Vec<Option<JsonMatch>>, DocumentError>,
     ) -> Result<Option<JsonMatch>, CheckFailure> {
-        let text = |text: &str| JsonMatch {
-            kind: JsonType::String,
-            length: text.chars().count() as u64,
-            text: text.to_owned(),
-        };
         match self {
             Subject::Json(index) => match found {
                 Ok(found) => Ok(found.get(*index).cloned().flatten()),
@@ -252,11 +306,42 @@ impl Subject {
             },
             Subject::Header(name) => Ok(response.headers.get(name).map(text)),
             Subject::Body => Ok(Some(text(&String::from_utf8_lossy(&response.body)))),
+            // A capture picks its value with the random numbers of the user.
+            Subject::Picked(_) => Ok(None),
         }
     }
 }
 
+/// Picks one of the values of a list; `None` if the list is empty.
+fn picked(
+    list: &JsonList,
+    response: &Response,
+    values: &mut Values,
+) -> Result<Option<JsonMatch>, CheckFailure> {
+    let mut texts = list.texts(&response.body)?;
+    let index = values.random().below(texts.len() as u64) as usize;
+    Ok((!texts.is_empty()).then(|| text(&texts.swap_remove(index))))
+}
+
+fn text(text: &str) -> JsonMatch {
+    JsonMatch {
+        kind: JsonType::String,
+        length: text.chars().count() as u64,
+        text: text.to_owned(),
+    }
+}
+
 impl CompiledCheck {
+    /// Checks a response, in whose body the JSON pointers have `found` these values.
+    fn of(
+        &self,
+        response: &Response,
+        found: &Result<Vec<Option<JsonMatch>>, DocumentError>,
+        values: &mut Values,
+    ) -> Result<(), CheckFailure> {
+        self.test(self.subject.of(response, found)?, values)
+    }
+
     fn test(&self, found: Option<JsonMatch>, values: &mut Values) -> Result<(), CheckFailure> {
         let found = match (found, self.exists) {
             (Some(_), Some(false)) => return Err(CheckFailure::Present),

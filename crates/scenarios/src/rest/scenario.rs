@@ -6,7 +6,6 @@ use lucarne_load::{Failure, OwnMetrics, PrepareError, Recorder, Scenario, Virtua
 use parking_lot::Mutex;
 
 use super::options::RestOptions;
-use super::phases;
 use super::shared_state::SharedState;
 use super::user::RestUser;
 use crate::connection_options::reach;
@@ -31,11 +30,7 @@ struct Rest {
 #[async_trait]
 impl Scenario for Rest {
     fn metrics(&self) -> Option<OwnMetrics> {
-        if self.shared.phases.is_empty() {
-            Some(&[])
-        } else {
-            Some(phases::METRICS)
-        }
+        Some(self.shared.metrics)
     }
 
     fn checks(&self) -> Option<Vec<&'static str>> {

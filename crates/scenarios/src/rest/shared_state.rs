@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use lucarne_load::PrepareError;
 use lucarne_load::http::{BodyBudget, Client, ClientOptions, Endpoint, HeldBodies};
+use lucarne_load::{OwnMetrics, PrepareError};
 use lucarne_settings::read_text;
 
 use super::files;
-use super::options::{Connections, RestOptions, Step};
+use super::options::{Connections, Cookies, RestOptions, Step, SystemTag};
+use super::own_metrics::{self, TwoKinds};
 use super::phases::Phases;
 use super::request::{Compiler, Request, RequestError};
 use super::rows::{DataOptions, Rows, RowsError, Table};
 use super::targets::{self, TargetsError};
 use super::template::{Escaping, NameError, Scope, SharedValues, Template, TextError, is_name};
 use crate::connection_options::wrong;
+use crate::option_values::HttpVersion;
 
 /// Reasons why the options do not describe requests. The message begins with the key.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,8 @@ pub(super) enum PlanError {
     CaptureInOneRequest,
     #[error(transparent)]
     Remembered(#[from] NameError),
+    #[error("counters: {0}")]
+    Metrics(#[from] TwoKinds),
     #[error("vars: {0}")]
     VarName(#[source] NameError),
     #[error("vars.{name}: {source}")]
@@ -96,6 +100,10 @@ pub(super) struct SharedState {
     pub(super) forgotten: Vec<usize>,
     pub(super) jitter: Duration,
     pub(super) connections: Connections,
+    pub(super) cookies: Cookies,
+    pub(super) system_tags: Vec<SystemTag>,
+    /// Metrics besides those of every scenario.
+    pub(super) metrics: OwnMetrics,
     pub(super) common: Arc<SharedValues>,
     pub(super) servers: Vec<String>,
     pub(super) endpoints: OnceLock<Vec<Arc<Endpoint>>>,
@@ -118,6 +126,8 @@ impl SharedState {
         let mut compiler = Compiler {
             base: options.base_url.as_deref(),
             headers: &options.headers,
+            redirects: options.redirects,
+            http2: options.connection.http.version == HttpVersion::V2,
             ..Compiler::default()
         };
         let tables = tables(&options, &mut compiler.scope).map_err(wrong)?;
@@ -139,6 +149,8 @@ impl SharedState {
             None => of_plan(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
         };
         forgotten.retain(|slot| !phases.slots.contains(slot));
+        let metrics = own_metrics::all(&requests, !phases.is_empty());
+        let metrics = metrics.map_err(|error| wrong(PlanError::from(error)))?;
         let data = tables.into_iter().map(|(table, slots, options)| {
             let columns = slots.into_iter().enumerate();
             let used = columns.filter(|(_, slot)| compiler.scope.is_used(*slot));
@@ -153,6 +165,9 @@ impl SharedState {
             forgotten,
             jitter: options.jitter.0,
             connections: options.connections,
+            cookies: options.cookies,
+            system_tags: options.system_tags.clone(),
+            metrics,
             common: compiler.scope.shared(seed),
             servers: compiler.servers,
             endpoints: OnceLock::new(),
@@ -256,11 +271,14 @@ fn values(
     let (order, steps, _) = steps(options)?;
     Phases::declare(options, compiler)?;
     // Remembered values are declared first, because any request may use them.
-    for step in &steps {
-        for (name, _) in &step.remember.0 {
+    for step in steps
+        .iter()
+        .flat_map(|step| [step].into_iter().chain(&step.parallel))
+    {
+        for (name, _) in &step.remember {
             compiler.scope.declare(name)?;
         }
-        if order == Order::One && !step.capture.0.is_empty() {
+        if order == Order::One && !step.capture.is_empty() {
             return Err(PlanError::CaptureInOneRequest);
         }
     }
@@ -308,11 +326,12 @@ pub(super) fn requests(
             "" => PlanError::Request(source),
             key => PlanError::Item { key, index, source },
         };
-        let request = compiler.request(step, forgotten).map_err(wrong)?;
-        if requests.iter().any(|other| other.name == request.name) {
-            return Err(wrong(RequestError::NameTaken(request.name)));
+        for request in compiler.group(key, step, forgotten).map_err(wrong)? {
+            if requests.iter().any(|other| other.name == request.name) {
+                return Err(wrong(RequestError::NameTaken(request.name)));
+            }
+            requests.push(request);
         }
-        requests.push(request);
     }
     Ok(requests)
 }

@@ -1,14 +1,20 @@
 use std::error::Error;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_load::http::{self, Body, BodyBudget, Client, Headers, HeldBody, Keep, Response, kind};
+use futures_util::future::join_all;
+use lucarne_load::http::{
+    Body, BodyBudget, Client, Headers, HeldBody, Request as Ask, Response, Version, kind,
+};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
+use url::Url;
 
-use super::options::Connections;
+use super::cookies::Jar;
+use super::options::{Connections, Cookies, SystemTag};
 use super::request::{Request, RequestBody};
 use super::shared_state::{Order, SharedState};
 use super::template::Values;
@@ -24,29 +30,43 @@ const FAILED_SETUP: Duration = Duration::from_millis(100);
 
 /// A user: a connection to each server, and its remembered values.
 pub(super) struct RestUser {
-    shared: Arc<SharedState>,
-    clients: Vec<Client>,
+    pub(super) shared: Arc<SharedState>,
+    /// Clients of the servers, also of those in `other_servers`.
+    pub(super) clients: Vec<Client>,
+    /// Servers that only redirects name.
+    pub(super) other_servers: Vec<String>,
+    jar: Jar,
     /// Tags of each request.
-    tags: Vec<Tags>,
+    tags: Vec<RequestTags>,
     pub(super) values: Values,
     /// Whether the user has not yet performed `userSetup`.
     is_new: bool,
     /// Position in each of the row files.
     places: Vec<u64>,
     /// Buffers for the current request.
-    written: Buffers,
+    pub(super) written: Buffers,
+}
+
+/// Tags of a request: without a result, with success, and without success.
+#[derive(Clone, Copy)]
+struct RequestTags {
+    op: Tags,
+    expected: Tags,
+    unexpected: Tags,
 }
 
 /// State of a user that other users can begin with.
 #[derive(Debug)]
-pub(super) struct Session(Values);
+pub(super) struct Session(Values, Jar);
 
 #[derive(Default)]
-struct Buffers {
+pub(super) struct Buffers {
     path: String,
     body: String,
     /// Values of headers that contain templates.
     headers: Vec<String>,
+    /// Stored cookies for the request.
+    cookie: String,
 }
 
 #[async_trait]
@@ -54,6 +74,9 @@ impl VirtualUser for RestUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         self.values.begin(iteration, &shared.forgotten);
+        if shared.cookies == Cookies::Iteration {
+            self.jar.clear();
+        }
         self.take_rows(&shared);
         if !shared.jitter.is_zero() {
             let most = shared.jitter.as_nanos() as u64;
@@ -76,8 +99,16 @@ impl VirtualUser for RestUser {
                 self.request(&shared, index as usize, iteration).await;
             }
             Order::Steps => {
-                for index in 0..shared.requests.len() {
-                    self.request(&shared, index, iteration).await;
+                let mut index = 0;
+                while let Some(request) = shared.requests.get(index) {
+                    let end = index + request.concurrent;
+                    if request.concurrent == 1 {
+                        self.request(&shared, index, iteration).await;
+                    } else {
+                        // Boxed, so that the future without these requests stays small.
+                        Box::pin(self.parallel(&shared, index..end, iteration)).await;
+                    }
+                    index = end;
                 }
             }
         }
@@ -90,10 +121,16 @@ impl VirtualUser for RestUser {
 impl RestUser {
     pub(super) fn new(shared: Arc<SharedState>, number: u64, recorder: &Recorder) -> Self {
         let mut values = Values::new(shared.common(), number);
-        if let Some(Session(known)) = shared.phases.session.get() {
+        let session = shared.phases.session.get();
+        if let Some(Session(known, _)) = session {
             values.begin_with(known);
         }
-        Self::with(shared, number, values, recorder)
+        let jar = session.map(|Session(_, jar)| jar.clone());
+        let jar = jar.unwrap_or_default();
+        Self {
+            jar,
+            ..Self::with(shared, number, values, recorder)
+        }
     }
 
     /// Creates the user of `setup` and `teardown`.
@@ -110,7 +147,7 @@ impl RestUser {
         mut values: Values,
         recorder: &Recorder,
     ) -> Self {
-        let tags = |request: &Request| recorder.tags(&[("op", request.name.as_str())]);
+        let tags = |request: &Request| request_tags(&shared.system_tags, request, recorder);
         let places = shared
             .data
             .iter()
@@ -119,6 +156,8 @@ impl RestUser {
             places: places.collect(),
             clients: shared.clients(),
             tags: shared.requests.iter().map(tags).collect(),
+            other_servers: Vec::new(),
+            jar: Jar::default(),
             values,
             is_new: !shared.phases.user_setup.is_empty(),
             written: Buffers::default(),
@@ -127,7 +166,7 @@ impl RestUser {
     }
 
     pub(super) fn session(&self) -> Session {
-        Session(self.values.clone())
+        Session(self.values.clone(), self.jar.clone())
     }
 
     /// Closes all connections.
@@ -183,7 +222,7 @@ impl RestUser {
     fn pick(&mut self, shared: &SharedState) -> usize {
         let requests = &shared.requests;
         let total = requests.last().map_or(0.0, |last| last.weight);
-        let chance = (self.values.random().next() >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let chance = self.values.random().fraction() * total;
         let picked = requests.iter().position(|request| chance < request.weight);
         let picked = picked.unwrap_or(0);
         if is_ready(&requests[picked], &self.values) {
@@ -197,19 +236,115 @@ impl RestUser {
 
     async fn request(&mut self, shared: &SharedState, index: usize, iteration: &mut Iteration) {
         let request = &shared.requests[index];
+        if !request.applies(&mut self.values) {
+            return;
+        }
         if let Err(missing) = self.check_ready(request) {
             iteration.fail(missing);
             return;
         }
-        let tags = self.tags[index];
+        let tags = self.tags[index].op;
         let pending = iteration.pending(tags, self.clients[request.server].protocol());
-        let mut response = pending.until(self.send(request)).await;
-        self.judge(request, &mut response, Some((iteration, tags)));
-        iteration.request(tags, &response.exchange);
+        let response = pending.until(self.send(request)).await;
+        self.complete(request, index, response, iteration).await;
         if let Some(pause) = request.think_time {
             // Think time of the plan.
             iteration.pause(pause.pick(self.values.random())).await;
         }
+    }
+
+    /// Follows the redirects of a response, checks the last response, and records it.
+    async fn complete(
+        &mut self,
+        request: &Request,
+        index: usize,
+        mut response: Response,
+        iteration: &mut Iteration,
+    ) {
+        let tags = self.tags[index];
+        if request.redirects > 0 {
+            let load = Some((&mut *iteration, tags.expected));
+            response = Box::pin(self.follow(request, response, load)).await;
+        }
+        self.judge(request, &mut response, Some((iteration, tags.op)));
+        let tags = match response.exchange.outcome {
+            Ok(()) => tags.expected,
+            Err(_) => tags.unexpected,
+        };
+        iteration.request(tags, &response.exchange);
+    }
+
+    /// Sends requests concurrently over one connection.
+    async fn parallel(
+        &mut self,
+        shared: &SharedState,
+        group: Range<usize>,
+        iteration: &mut Iteration,
+    ) {
+        let think_time = shared.requests[group.end - 1].think_time;
+        let mut all = Vec::new();
+        for index in group {
+            let request = &shared.requests[index];
+            if !request.applies(&mut self.values) {
+                continue;
+            }
+            match self.check_ready(request) {
+                Err(missing) => iteration.fail(missing),
+                Ok(()) => {
+                    self.write(request);
+                    all.push((index, std::mem::take(&mut self.written)));
+                }
+            }
+        }
+        let responses = self.send_together(shared, &all, iteration).await;
+        for ((index, written), response) in all.into_iter().zip(responses) {
+            let request = &shared.requests[index];
+            self.written = written;
+            if shared.cookies != Cookies::None {
+                self.store_cookies(&self.url(request), &response);
+            }
+            self.complete(request, index, response, iteration).await;
+        }
+        if let Some(pause) = think_time {
+            // Think time of the plan.
+            iteration.pause(pause.pick(self.values.random())).await;
+        }
+    }
+
+    /// Sends written requests to one server. The first of them includes a new connection.
+    async fn send_together(
+        &mut self,
+        shared: &SharedState,
+        all: &[(usize, Buffers)],
+        iteration: &Iteration,
+    ) -> Vec<Response> {
+        let Some((first, _)) = all.first() else {
+            return Vec::new();
+        };
+        let client = &mut self.clients[shared.requests[*first].server];
+        let pending = |index: usize| iteration.pending(self.tags[index].op, Version::Http2.name());
+        let opened = pending(*first).until(client.connect()).await;
+        if let Some(failed) = opened.as_ref().filter(|it| it.exchange.outcome.is_err()) {
+            return vec![failed.clone(); all.len()];
+        }
+        let each = all.iter().map(|(index, written)| {
+            let (request, pending) = (&shared.requests[*index], pending(*index));
+            let mut client = client.share();
+            async move {
+                let headers = written.headers(request, |_| true);
+                pending
+                    .until(client.send(&written.ask(request, &headers)))
+                    .await
+            }
+        });
+        let mut responses = join_all(each).await;
+        if let (Some(opened), Some(first)) = (opened, responses.first_mut()) {
+            first.exchange.includes_connection(&opened.exchange);
+        }
+        if shared.connections == Connections::Request {
+            client.close();
+        }
+        responses
     }
 
     /// Checks that all values of the request are available.
@@ -222,11 +357,13 @@ impl RestUser {
         Err(Failure::new(MISSING, why))
     }
 
-    pub(super) async fn send(&mut self, request: &Request) -> Response {
+    /// Writes the request into the buffers, with the stored cookies.
+    fn write(&mut self, request: &Request) {
         let Buffers {
             path,
             body,
             headers,
+            ..
         } = &mut self.written;
         let values = &mut self.values;
         let mut write = |template: &super::template::Template, out: &mut String| {
@@ -243,21 +380,39 @@ impl RestUser {
                 write(value, written);
             }
         }
-        let headers: Vec<(&str, &str)> = (request.headers.iter().zip(&*headers))
-            .map(|((name, value), written)| (name.as_str(), value.as_fixed().unwrap_or(written)))
-            .collect();
-        let ask = http::Request::new(&request.method, path).headers(&headers);
-        let ask = match &request.body {
-            Some(RequestBody::Template(_)) => ask.body(Body::One(body.as_bytes())),
-            Some(RequestBody::Bytes(bytes)) => ask.body(Body::One(bytes)),
-            None => ask,
-        };
-        let ask = ask.keep(if request.checks.read_body() {
-            Keep::All
-        } else {
-            Keep::Coded
-        });
-        self.clients[request.server].send(&ask).await
+        if self.shared.cookies != Cookies::None {
+            self.choose_cookies(&self.url(request));
+        }
+    }
+
+    pub(super) async fn send(&mut self, request: &Request) -> Response {
+        self.write(request);
+        let headers = self.written.headers(request, |_| true);
+        let ask = self.written.ask(request, &headers);
+        let response = self.clients[request.server].send(&ask).await;
+        if self.shared.cookies != Cookies::None {
+            self.store_cookies(&self.url(request), &response);
+        }
+        response
+    }
+
+    /// Returns the URL of the written request.
+    pub(super) fn url(&self, request: &Request) -> Url {
+        let server = &self.shared.servers[request.server];
+        let url = Url::parse(&format!("{server}{}", self.written.path));
+        // Every server is a URL without a path, and every path begins with a slash.
+        url.unwrap_or_else(|_| unreachable!("{server} and a path are a URL"))
+    }
+
+    /// Writes the stored cookies for a request of `url` into the buffers.
+    pub(super) fn choose_cookies(&mut self, url: &Url) {
+        self.jar.write(url, &mut self.written.cookie);
+    }
+
+    pub(super) fn store_cookies(&mut self, url: &Url, response: &Response) {
+        if self.shared.cookies != Cookies::None {
+            self.jar.store(url, &response.headers);
+        }
     }
 
     /// Checks a response, if there is one. A response that fails a check is a failed request,
@@ -293,18 +448,89 @@ impl RestUser {
             Ok(()) if request.checks.is_empty() => Ok(()),
             Ok(()) => request
                 .checks
-                .look(response, &mut self.values, |name, outcome| {
-                    if let Some((iteration, tags)) = load {
-                        iteration.check(tags, name, outcome);
-                    }
-                    !excuses(name)
-                })
+                .look(
+                    response,
+                    &mut self.values,
+                    |name, outcome| {
+                        if let Some((iteration, tags)) = load {
+                            iteration.check(tags, name, outcome);
+                        }
+                        !excuses(name)
+                    },
+                    |metric, holds| match load {
+                        Some((iteration, tags)) if metric.is_rate => {
+                            iteration.rate(tags, metric.name, holds);
+                        }
+                        Some((iteration, tags)) => iteration.count(tags, metric.name, holds.into()),
+                        None => {}
+                    },
+                )
                 .map_err(|failed| wrong(&failed)),
         };
         if let Some((iteration, tags)) = load {
             iteration.check(tags, request.status_check, status);
         }
         response.exchange.outcome = outcome;
+    }
+}
+
+impl Buffers {
+    /// Returns the headers of the written request that `keep` accepts, and the stored cookies.
+    pub(super) fn headers<'b>(
+        &'b self,
+        request: &'b Request,
+        keep: impl Fn(&str) -> bool,
+    ) -> Vec<(&'b str, &'b str)> {
+        let mut all = Vec::with_capacity(request.headers.len() + 1);
+        let headers = request.headers.iter().zip(&self.headers);
+        let headers = headers
+            .map(|((name, value), written)| (name.as_str(), value.as_fixed().unwrap_or(written)));
+        all.extend(headers.filter(|(name, _)| keep(name)));
+        let is_cookie = |(name, _): &(&str, &str)| name.eq_ignore_ascii_case("cookie");
+        if !self.cookie.is_empty() && !all.iter().any(is_cookie) {
+            all.push(("cookie", self.cookie.as_str()));
+        }
+        all
+    }
+
+    /// Returns the written request with these headers.
+    fn ask<'b>(&'b self, request: &'b Request, headers: &'b [(&'b str, &'b str)]) -> Ask<'b> {
+        let ask = Ask::new(&request.method, &self.path).headers(headers);
+        let ask = match self.body(request) {
+            Some(body) => ask.body(Body::One(body)),
+            None => ask,
+        };
+        ask.keep(request.kept_body())
+    }
+
+    /// Returns the body of the written request, if it has one.
+    pub(super) fn body<'b>(&'b self, request: &'b Request) -> Option<&'b [u8]> {
+        request.body.as_ref().map(|body| match body {
+            RequestBody::Template(_) => self.body.as_bytes(),
+            RequestBody::Bytes(bytes) => bytes,
+        })
+    }
+}
+
+/// Returns the tags of a request, with the tags of k6 that the plan selects.
+fn request_tags(selected: &[SystemTag], request: &Request, recorder: &Recorder) -> RequestTags {
+    let name = request.name.as_str();
+    let mut tags = vec![("op", name)];
+    if selected.contains(&SystemTag::Name) {
+        tags.push(("name", name));
+    }
+    let op = recorder.tags(&tags);
+    let with_result = |expected| {
+        if !selected.contains(&SystemTag::ExpectedResponse) {
+            return op;
+        }
+        let result = [("expected_response", expected)];
+        recorder.tags(&[tags.as_slice(), &result].concat())
+    };
+    RequestTags {
+        op,
+        expected: with_result("true"),
+        unexpected: with_result("false"),
     }
 }
 

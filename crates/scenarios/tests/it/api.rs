@@ -44,6 +44,18 @@ pub(crate) struct Seen {
     pub(crate) names: Mutex<HashSet<String>>,
     /// Requested paths.
     pub(crate) paths: Mutex<Vec<String>>,
+    /// Methods of the requests.
+    pub(crate) methods: Mutex<Vec<String>>,
+    /// Meets when three requests have arrived.
+    meeting: Meeting,
+}
+
+struct Meeting(tokio::sync::Barrier);
+
+impl Default for Meeting {
+    fn default() -> Self {
+        Self(tokio::sync::Barrier::new(3))
+    }
 }
 
 impl Api {
@@ -101,7 +113,9 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
 }
 
 /// Responds to `/packed/CODING` with a list in this coding. `POST /things` creates a thing and
-/// returns its id, `GET /things/ID` returns this thing, `/list` is a list, `/html` is a page, and
+/// returns its id, `GET /things/ID` returns this thing, `/redirect/N` redirects N times, `/to?URL`
+/// redirects to the URL, `/cookie` sets a cookie, `/whoami` returns the cookies, `/meet/…` responds
+/// to three requests together, `/list` is a list, `/html` is a page, and
 /// `/slow/MS` takes this time. Other paths are 404.
 async fn answer(
     request: Request<Incoming>,
@@ -110,6 +124,7 @@ async fn answer(
     let number = seen.requests.fetch_add(1, SeqCst);
     let path = request.uri().path().to_owned();
     seen.paths.lock().push(path.clone());
+    seen.methods.lock().push(request.method().to_string());
     let of = |status: StatusCode, kind: &str, body: String| {
         let answer = Response::builder()
             .status(status)
@@ -118,6 +133,11 @@ async fn answer(
             .header("etag", "\"7\"")
             .header("location", format!("/things/{number}"));
         Ok(answer.body(Full::new(body.into())).unwrap())
+    };
+    let redirect = |location: String| {
+        let answer = Response::builder().status(StatusCode::FOUND);
+        let answer = answer.header("location", location);
+        Ok(answer.body(Full::default()).unwrap())
     };
     let json = |status, body| of(status, "application/json", body);
     if request
@@ -158,6 +178,29 @@ async fn answer(
             };
             let answer = Response::builder().header("content-encoding", coding);
             Ok(answer.body(Full::new(body.into())).unwrap())
+        }
+        (_, Some("redirect"), Some("0")) => json(StatusCode::OK, "{\"end\": true}".into()),
+        (_, Some("redirect"), Some(left)) => {
+            let left: u64 = left.parse().unwrap();
+            redirect(format!("/redirect/{}", left - 1))
+        }
+        (_, Some("to"), None) => redirect(request.uri().query().unwrap().to_owned()),
+        (_, Some("cookie"), None) => {
+            let answer = Response::builder().header("set-cookie", "session=1; Path=/");
+            Ok(answer.body(Full::default()).unwrap())
+        }
+        (_, Some("whoami"), None) => {
+            let cookie = request.headers().get("cookie");
+            let cookie = cookie.map_or("", |cookie| cookie.to_str().unwrap());
+            let seen = serde_json::json!({ "cookie": cookie });
+            json(StatusCode::OK, seen.to_string())
+        }
+        (_, Some("meet"), Some(_)) => {
+            seen.meeting.0.wait().await;
+            json(
+                StatusCode::OK,
+                serde_json::json!({ "id": number }).to_string(),
+            )
         }
         (_, Some("html"), _) => of(
             StatusCode::OK,

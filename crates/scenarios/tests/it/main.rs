@@ -12,6 +12,7 @@ mod hostile;
 mod liar;
 mod lying_authority;
 mod proxy;
+mod rest_browser;
 mod rest_phases;
 mod rest_tls;
 mod s3;

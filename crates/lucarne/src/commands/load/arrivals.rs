@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lucarne_load::ExecutorConfig;
-use lucarne_load::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
+use lucarne_load::executor::{ArrivalRateOptions, Arrivals, MOST_PER_SECOND, Rate, Stage};
 use lucarne_settings::values;
 
 use crate::commands::{FlagError, duration};
@@ -52,6 +52,10 @@ pub struct Flags {
     /// Ramp from --rate or --vus to TARGET within TIME. Several stages run one after the other
     #[arg(long = "stages", alias = "stage", value_name = "TIME:TARGET,…", value_parser = stage, value_delimiter = ',')]
     pub stages: Vec<Stage>,
+
+    /// Start the iterations of a rate at random, as a Poisson process with the seed
+    #[arg(long, conflicts_with = "vus")]
+    pub poisson: bool,
 
     /// Maximum number of busy users at a rate. Further iterations wait, and count as late
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -105,6 +109,10 @@ impl Flags {
         ArrivalRateOptions {
             max_vus: self.max_vus.unwrap_or(default.max_vus),
             iterations: self.iterations,
+            arrivals: match self.poisson {
+                true => Arrivals::Poisson,
+                false => Arrivals::Even,
+            },
             min_achieved: self.min_achieved.unwrap_or(default.min_achieved),
             ..default
         }

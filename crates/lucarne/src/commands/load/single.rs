@@ -41,6 +41,7 @@ impl<O: clap::Args + Clone> Single<O> {
         };
         let mut planned = ScenarioConfig::new(kind, self.arrivals.executor(usual), scenario);
         planned.kind = kind.to_owned();
+        planned.seed = seed;
         planned.demands = settings::demands(kind);
         planned.graceful_stop = self.arrivals.graceful_stop;
         let mut run = Run {

@@ -102,6 +102,36 @@ fn the_message_names_the_request_of_a_list() {
             "teardown[0].url: `{{idd}}` is not a known value; did you mean `{{id}}`?",
         ),
         (
+            json!({ "requests": [{ "url": url, "if": "id" }] }),
+            "requests[0].if: is allowed only in `steps`",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "if": "id" }] }),
+            "steps[0].if: `{{id}}` is not a known value; known values: unique, iteration, user, \
+             counter, random, pick, hex, uuid, now",
+        ),
+        (
+            json!({ "steps": [{ "parallel": step }] }),
+            "steps[0].parallel: needs HTTP/2; add `http: 2` to the options",
+        ),
+        (
+            json!({ "setup": [{ "parallel": step }], "steps": step }),
+            "setup[0].parallel: is allowed only in `steps`",
+        ),
+        (
+            json!({ "http": "2", "steps": [{ "url": url, "parallel": step }] }),
+            "steps[0].parallel: cannot be combined with other keys; write the keys in its items",
+        ),
+        (
+            json!({ "http": "2", "steps": [{ "parallel": [{ "url": url }, { "url": "x" }] }] }),
+            "steps[0].parallel[1].url: `x` has no scheme (https://), and there is no `baseUrl`",
+        ),
+        (
+            json!({ "http": "2", "steps": [{ "parallel":
+                [{ "url": url, "name": "a" }, { "url": "https://b/", "name": "b" }] }] }),
+            "steps[0].parallel: all its requests must have the same scheme, host and port",
+        ),
+        (
             json!({ "requests": [{ "url": url, "weight": -1 }] }),
             "requests[0].weight: must be above 0",
         ),

@@ -2,17 +2,19 @@
 
 /// SplitMix64, for choosing requests. Not suitable for keys or serial numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// Creates the generator for a stream of this seed.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
         random
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    #[allow(clippy::should_implement_trait, reason = "the numbers never end")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,14 +22,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Returns a number from 0 to 1, without 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Returns a number below `end`, or 0 if `end` is 0.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// Returns `true` with this probability.
-    pub(crate) fn chance(&mut self, probability: f64) -> bool {
-        ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.fraction() < probability
     }
 }
 
