@@ -60,6 +60,7 @@ pub(crate) struct RunOptions {
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) allow: Vec<String>,
     pub(crate) workers: usize,
+    pub(crate) exposed: bool,
 }
 
 /// Reasons why the run cannot begin.

@@ -21,7 +21,7 @@
 //! | [`mod@http`], [`Exchange`], [`Failure`] | HTTP requests with the time of each phase |
 //! | [`Iteration`], [`Pending`], [`Recorder`] | samples of one user |
 //! | [`Tags`], [`Metric`], [`Histogram`] | samples by tag set, and their statistics |
-//! | [`Snapshot`], [`timeline`], [`heat`] | the state of a run, and its course over time |
+//! | [`Snapshot`], [`timeline`], [`heat`], `exposition` | the state of a run, its course over time, and its metrics for Prometheus |
 //! | `ui`, [`lines`] | live view in a terminal, and one line per second |
 //! | [`Summary`], [`Thresholds`], [`excuse`] | the source of all reports, and its evaluation |
 //! | [`Outcome`], [`Verdict`], [`Note`] | the result of a run |
@@ -77,6 +77,7 @@ pub mod exchange;
 pub mod excuse;
 mod execution;
 pub mod executor;
+mod exposition;
 pub mod heat;
 pub mod histogram;
 pub mod http;

@@ -41,6 +41,8 @@ pub struct Run {
     pub allow: Vec<String>,
     /// Number of threads that execute iterations.
     pub workers: usize,
+    /// Whether each [`Snapshot`] contains all samples as text.
+    pub exposed: bool,
 }
 
 impl Default for Run {
@@ -54,6 +56,7 @@ impl Default for Run {
             thresholds: Thresholds::default(),
             allow: Vec::new(),
             workers: 1,
+            exposed: false,
         }
     }
 }
@@ -127,6 +130,7 @@ impl Run {
             thresholds,
             allow: self.allow,
             workers: self.workers,
+            exposed: self.exposed,
         };
         let execution = Execution {
             options,

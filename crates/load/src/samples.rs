@@ -2,6 +2,8 @@
 
 mod metrics;
 
+pub(crate) use metrics::Figure;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::{Duration, Instant};

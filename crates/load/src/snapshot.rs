@@ -25,6 +25,9 @@ pub struct Snapshot {
     pub errors: Vec<ErrorKind>,
     /// Current state of the thresholds.
     pub thresholds: Vec<ThresholdResult>,
+    /// All samples so far in the OpenMetrics text format, if the run
+    /// [exposes](crate::Run::exposed) them.
+    pub metrics: Option<String>,
 }
 
 /// Phases of a run.

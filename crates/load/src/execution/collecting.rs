@@ -10,6 +10,7 @@ use super::Execution;
 use super::collector::Collector;
 use super::run_state::{RunState, StopReason};
 use super::scenario_state::{ScenarioState, StopMode};
+use crate::exposition::Exposition;
 use crate::samples::SampleBuffer;
 use crate::snapshot::{Phase, Snapshot};
 
@@ -26,6 +27,7 @@ impl Execution {
         let scenarios = self.run_state.scenarios.clone();
         let mut collector =
             Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
+        collector.exposition = self.options.exposed.then(Exposition::default);
         let (phases, told) = mpsc::channel();
         let (snapshots, run_state) = (self.snapshots.clone(), self.run_state.clone());
         let thread = std::thread::spawn(move || {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::interval::{Interval, Parts};
 use super::scenario_state::ScenarioState;
 use super::silence::Silence;
+use crate::exposition::Exposition;
 use crate::heat::{HEAT, heat_bounds};
 use crate::histogram::Histogram;
 use crate::metric::Metric;
@@ -32,6 +33,8 @@ pub(crate) struct Collector {
     pub(crate) aborted: Vec<usize>,
     /// Silence of the targets, by scenario.
     pub(crate) silences: Vec<Silence>,
+    /// Text of the samples in each snapshot, if the run exposes them.
+    pub(crate) exposition: Option<Exposition>,
     spare: Samples,
     last: Instant,
     /// Counts at the end of the last interval, by scenario.
@@ -82,6 +85,7 @@ impl Collector {
             phase: Phase::Running,
             aborted: Vec::new(),
             silences: vec![Silence::default(); before.len()],
+            exposition: None,
             spare: Samples::default(),
             last: begin,
             before,
@@ -205,13 +209,17 @@ impl Collector {
             Phase::Running | Phase::Stopping => self.timeline.push_rest(point),
             _ => {}
         }
+        let thresholds = self.judge(now);
+        let metrics = self.exposition.as_mut();
+        let metrics = metrics.map(|it| it.render(&self.totals, &self.registry, &thresholds));
         Snapshot {
             elapsed: now.saturating_duration_since(self.begin),
             planned: planned(&self.scenarios),
             phase: self.phase,
             scenarios: rows,
             errors: self.errors(),
-            thresholds: self.judge(now),
+            thresholds,
+            metrics,
         }
     }
 

@@ -3,9 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::{Samples, Series};
+use crate::histogram::Histogram;
 use crate::metric::{Metric, narrowing, sum};
 use crate::tags::{TagRegistry, has};
 use crate::threshold::EVERY_SCENARIO;
+
+/// A metric with samples.
+pub(crate) enum Figure<'s> {
+    /// A trend.
+    Trend(&'s Histogram),
+    /// A metric of another kind.
+    Other(Metric),
+}
 
 impl Samples {
     /// Merges a metric over all series with these tags; `None` without samples.
@@ -39,22 +48,53 @@ impl Series {
         own.chain(custom).collect()
     }
 
+    /// Calls `visit` with each metric that has samples.
+    pub(crate) fn figures(&self, mut visit: impl FnMut(&str, Figure<'_>)) {
+        for (name, _) in EVERY_SCENARIO {
+            match self.trend(name) {
+                Some(histogram) if histogram.is_empty() => {}
+                Some(histogram) => visit(name, Figure::Trend(histogram)),
+                None => {
+                    if let Some(metric) = self.metric(name) {
+                        visit(name, Figure::Other(metric));
+                    }
+                }
+            }
+        }
+        for (name, metric) in &self.custom {
+            match metric.trend() {
+                Some(histogram) => visit(name, Figure::Trend(histogram)),
+                None => visit(name, Figure::Other(metric.clone())),
+            }
+        }
+    }
+
+    /// Returns the durations of a trend of every scenario.
+    fn trend(&self, name: &str) -> Option<&Histogram> {
+        let requests = &self.requests;
+        Some(match name {
+            "http_req_duration" => &requests.total,
+            "http_req_connecting" => &requests.connect,
+            "http_req_tls_handshaking" => &requests.tls,
+            "http_req_sending" => &requests.sending,
+            "http_req_waiting" => &requests.first_byte,
+            "http_req_receiving" => &requests.body,
+            "iteration_duration" => &self.iterations,
+            "iteration_start_delay" => &self.start_delay,
+            _ => return None,
+        })
+    }
+
     fn metric(&self, name: &str) -> Option<Metric> {
+        if let Some(histogram) = self.trend(name) {
+            return (!histogram.is_empty()).then(|| Metric::Trend(histogram.clone()));
+        }
         let (requests, count) = (&self.requests, self.requests.total.count());
-        let trend = |histogram: &crate::Histogram| {
-            (!histogram.is_empty()).then(|| Metric::Trend(histogram.clone()))
-        };
         let counter = |there: bool, count: u64| there.then_some(Metric::Counter { count });
         let rate = |good: u64, total: u64| (total > 0).then_some(Metric::Rate { good, total });
         let engine = self.engine.as_ref();
         let [v4, v6] = requests.connections;
         match name {
-            "http_req_duration" => trend(&requests.total),
-            "http_req_connecting" => trend(&requests.connect),
-            "http_req_tls_handshaking" => trend(&requests.tls),
-            "http_req_sending" => trend(&requests.sending),
-            "http_req_waiting" => trend(&requests.first_byte),
-            "http_req_receiving" => trend(&requests.body),
             "http_req_failed" => rate(requests.failed, count),
             "http_req_reset" => rate(requests.resent_busy, count),
             "http_req_resent" => {
@@ -68,8 +108,6 @@ impl Series {
             "data_received" => counter(count > 0, requests.bytes_in),
             "body_sent" => counter(count > 0, requests.body_out),
             "body_received" => counter(count > 0, requests.body_in),
-            "iteration_duration" => trend(&self.iterations),
-            "iteration_start_delay" => trend(&self.start_delay),
             "iterations" => counter(!self.iterations.is_empty(), self.iterations.count()),
             "iterations_failed" => rate(self.iterations_failed, self.iterations.count()),
             "dropped_iterations" => engine.map(|engine| Metric::Counter {

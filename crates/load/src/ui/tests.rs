@@ -61,6 +61,7 @@ fn snapshot(second: u64) -> Snapshot {
             vec![]
         },
         thresholds: sample::thresholds(),
+        metrics: None,
     }
 }
 

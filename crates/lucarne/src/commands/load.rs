@@ -6,6 +6,7 @@ mod command;
 mod execute;
 mod exit_code;
 mod hammer;
+mod live_metrics;
 mod merge;
 mod output;
 mod plan;

@@ -1,6 +1,8 @@
 //! Execution of a run: live view, signals, reports.
 
 use std::io::IsTerminal;
+use std::net::TcpListener;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -11,7 +13,7 @@ use lucarne_load::ui;
 use lucarne_load::{Run, Running, Verdict, lines};
 
 use super::exit_code::{exit, misconfigured};
-use super::{command, output};
+use super::{command, live_metrics, output};
 use crate::runtime;
 use crate::signals::{ONE_WISH, Signals, Wish};
 
@@ -31,6 +33,22 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
         super::super::failed(format_args!("{why}; nothing was run"));
         return exit(Verdict::OutputFailed);
     }
+    let metrics = output
+        .metrics
+        .as_deref()
+        .map(live_metrics::open)
+        .transpose();
+    let metrics = match metrics {
+        Ok(metrics) => metrics,
+        Err(why) => return misconfigured(why),
+    };
+    run.exposed = metrics.is_some();
+    if let Some(address) = metrics
+        .as_ref()
+        .and_then(|listener| listener.local_addr().ok())
+    {
+        noteln!("metrics: http://{address}/metrics");
+    }
     // Each connection needs an open file.
     runtime::raise_open_files();
     run.command = command::line();
@@ -38,7 +56,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     let running = run.start();
     thread::scope(|scope| {
         let (listens, ready) = channel();
-        scope.spawn(|| obey_signals(&running, listens));
+        scope.spawn(|| obey_signals(&running, listens, metrics));
         // Without the handlers, SIGHUP of a closed terminal would end the process. An error means
         // that there are no handlers, which `obey_signals` has reported.
         let _ = ready.recv();
@@ -83,9 +101,17 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// Handles signals: the first one lets running iterations finish, the second one cancels them, the
 /// third one ends the process.
 ///
-/// Sends to `listens` as soon as signals no longer end the process by themselves.
-fn obey_signals(running: &Running, listens: Sender<()>) {
+/// Sends to `listens` as soon as signals no longer end the process by themselves. Serves the metrics
+/// of the run on the listener, if there is one.
+fn obey_signals(running: &Running, listens: Sender<()>, metrics: Option<TcpListener>) {
     let listening = runtime::run_here(async move {
+        let serving = async {
+            match metrics {
+                Some(listener) => live_metrics::serve(listener, running).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut serving = pin!(serving);
         let mut signals = Signals::listen()?;
         // The receiver waits for this message.
         let _ = listens.send(());
@@ -102,6 +128,7 @@ fn obey_signals(running: &Running, listens: Sender<()>) {
                         stop(running, name, count);
                     }
                 }
+                served = &mut serving => served?,
                 changed = snapshots.changed() => if changed.is_err() {
                     return Ok(());
                 }

@@ -39,6 +39,10 @@ pub struct Flags {
     #[arg(short, long)]
     pub quiet: bool,
 
+    /// Serve the metrics of the run for Prometheus at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
+
     /// Output after the run.
     #[command(flatten)]
     pub report: Report,

@@ -1,0 +1,100 @@
+//! Metrics of a run in progress, served for Prometheus.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use lucarne_load::Running;
+use lucarne_net::exposition;
+use tokio::task::JoinSet;
+
+use crate::config::values::{ListenError, listen};
+
+/// Limit of concurrent connections.
+const CONNECTIONS: usize = 16;
+/// Time limit for a client to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Reasons why metrics cannot be served. The message names the flag.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MetricsError {
+    #[error("--metrics: `{address}` {source}")]
+    Address {
+        address: String,
+        source: ListenError,
+    },
+    #[error("--metrics: cannot listen on {address}: {source}; write another address")]
+    Listen { address: String, source: io::Error },
+}
+
+/// Opens the listener for `--metrics`.
+pub(super) fn open(address: &str) -> Result<TcpListener, MetricsError> {
+    let places = listen(address).map_err(|source| MetricsError::Address {
+        address: address.to_owned(),
+        source,
+    })?;
+    let listener = TcpListener::bind(places.addresses.as_slice());
+    let listener = listener.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|source| MetricsError::Listen {
+        address: address.to_owned(),
+        source,
+    })
+}
+
+/// Serves the metrics of the run until it ends.
+pub(super) async fn serve(listener: TcpListener, running: &Running) -> Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let snapshots = running.snapshots();
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= CONNECTIONS {
+            connections.join_next().await;
+        }
+        let (stream, _) = lucarne_net::accept(&listener).await;
+        let snapshots = snapshots.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let metrics = snapshots.borrow().metrics.clone();
+            async move { Ok::<_, Infallible>(respond(&request, metrics)) }
+        });
+        connections.spawn(async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            // A client that closed the connection early needs no report.
+            let _ = connection.await;
+        });
+    }
+}
+
+fn respond<B>(request: &Request<B>, metrics: Option<String>) -> Response<Full<Bytes>> {
+    let text = |status, text: &'static str| (status, "text/plain", text.to_owned());
+    let (status, content_type, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            // Before the load, there are no samples.
+            let metrics = metrics.unwrap_or_else(|| "# EOF\n".to_owned());
+            let (content_type, body) = exposition(request.headers(), metrics);
+            (StatusCode::OK, content_type, body)
+        }
+        (&Method::GET | &Method::HEAD, _) => text(StatusCode::NOT_FOUND, "see /metrics\n"),
+        _ => text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let content_type = http::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
