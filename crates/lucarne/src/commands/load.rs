@@ -5,11 +5,13 @@ mod check;
 mod command;
 mod execute;
 mod exit_code;
+mod find;
 mod hammer;
 mod live_metrics;
 mod merge;
 mod output;
 mod plan;
+mod search;
 mod settings;
 mod single;
 
@@ -44,6 +46,18 @@ pub enum Load {
                       then the command reports the raised rate."
     )]
     Quick(Box<plan::Options>),
+
+    /// Find the highest rate that meets an objective
+    #[command(
+        after_help = "Exit codes: 0 the rate was found; 99 no rate met the objective, or the load \
+                      generator was the limit; 104 wrong plan or options; 105 interrupted; 110 the \
+                      target never responded; 111 the output could not be written; 2 wrong usage.",
+        long_about = "Find the highest rate that meets an objective, to 5 %\n\nDoubles the rate \
+                      from --from until a step misses the objective or a threshold of the plan, \
+                      then bisects. Each rate is offered twice, and a third time if the results \
+                      differ."
+    )]
+    Find(Box<find::Options>),
 
     /// Check a plan and print all problems
     #[command(after_help = "Exit codes: 0 the plan can be run; 104 the plan cannot be run.")]
@@ -90,6 +104,7 @@ pub(crate) fn run(load: &Load) -> ExitCode {
     match load {
         Load::Run(options) => plan::run(options),
         Load::Quick(options) => plan::quick(options),
+        Load::Find(options) => find::run(options),
         Load::Check(options) => check::run(&options.plan),
         Load::Merge(options) => merge::run(options),
         Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),

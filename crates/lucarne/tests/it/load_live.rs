@@ -1,10 +1,12 @@
-//! Metrics of a run in progress.
+//! Metrics of a run in progress, and the search for the highest rate.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use lucarne_testkit::{Client, Launch, Signal, check_exposition, temp_dir};
+use serde_json::Value as Json;
 
 use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, eventually, lucarne, run};
 
@@ -92,4 +94,96 @@ fn a_wrong_address_of_metrics_is_refused() {
     let (code, said) = load(&address);
     assert_eq!(code, 104, "{said}");
     assert_has(&said, &format!("--metrics: cannot listen on {address}: "));
+}
+
+/// Searches with a plan of two requests in proportion 3 to 1, and these flags.
+fn find(executor: &str, flags: &[&str]) -> (i32, String, Option<Json>) {
+    let here = temp_dir();
+    let url = target();
+    let scenario = |name: &str, rate: u32| {
+        let executor = executor.replace("RATE", &rate.to_string());
+        format!(
+            "  {name}:\n    scenario: rest\n    {executor}\n    options: {{ url: \"{url}\" }}\n"
+        )
+    };
+    let plan = format!("scenarios:\n{}{}", scenario("a", 3), scenario("b", 1));
+    fs::write(here.path().join("plan.yaml"), plan).unwrap();
+    let fixed = [
+        "load",
+        "find",
+        "plan.yaml",
+        "--step-duration=400ms",
+        "--pause=0s",
+    ];
+    let (code, said) = lucarne(
+        here.path(),
+        &[&fixed, &["--output=curve.json"], flags].concat(),
+    );
+    let curve = fs::read(here.path().join("curve.json")).ok();
+    let curve = curve.map(|curve| serde_json::from_slice(&curve).unwrap());
+    (code, said, curve)
+}
+
+const BY_RATE: &str = "executor: constant-arrival-rate\n    rate: RATE\n    duration: 60s";
+const FAST: &str = "--objective=http_req_duration: p(50)<60s";
+
+#[test]
+fn a_search_ends_at_its_highest_rate() {
+    let (code, said, curve) = find(BY_RATE, &[FAST, "--from=20", "--to=50", "--threads=2"]);
+    let curve = curve.unwrap();
+    let rates = curve["steps"].as_array().unwrap().iter();
+    let rates: Vec<f64> = rates.map(|step| step["rate"].as_f64().unwrap()).collect();
+    // A machine under load can be late, and the search then ends there.
+    if code == 99 {
+        assert_has(&said, "the load generator was late");
+        return;
+    }
+    assert_eq!(code, 0, "{said}");
+    assert_has(&said, "highest rate: at least 50/s, the value of --to");
+    assert_eq!(
+        (&curve["rate"], &curve["atLeast"]),
+        (&50.0.into(), &true.into())
+    );
+    assert_eq!(rates.first(), Some(&20.0));
+    assert_eq!(rates.last(), Some(&50.0));
+}
+
+#[test]
+fn an_objective_that_no_rate_meets_has_no_result() {
+    let never = "--objective=http_req_duration: p(50)<0.0001";
+    let (code, said, curve) = find(BY_RATE, &[never, "--from=20", "--to=50"]);
+    assert_eq!(code, 99, "{said}");
+    assert_has(&said, "no result: ");
+    assert!(curve.unwrap()["rate"].is_null());
+}
+
+#[test]
+fn wrong_searches_are_refused() {
+    let closed = "executor: constant-vus\n    vus: RATE\n    duration: 60s";
+    for (executor, flags, expected) in [
+        (
+            BY_RATE,
+            [FAST, "--from=50", "--to=20"],
+            "--from: 50/s is above --to, 20/s",
+        ),
+        (
+            BY_RATE,
+            [
+                "--objective=http_req_duraton: p(99)<5",
+                "--from=20",
+                "--to=50",
+            ],
+            "--objective: threshold \"http_req_duraton: p(99)<5\": \"http_req_duraton\" is not a \
+             metric of this run; did you mean `http_req_duration`?",
+        ),
+        (
+            closed,
+            [FAST, "--from=20", "--to=50"],
+            "scenarios.a: `find` changes rates; use `constant-arrival-rate`",
+        ),
+    ] {
+        let (code, said, _) = find(executor, &flags);
+        assert_eq!(code, 104, "{said}");
+        assert_has(&said, expected);
+    }
 }

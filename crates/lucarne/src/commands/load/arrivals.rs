@@ -125,7 +125,7 @@ fn part(text: &str) -> Result<f64, FlagError> {
 
 /// Reasons why a rate is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum RateError {
+pub(super) enum RateError {
     #[error(transparent)]
     Value(#[from] FlagError),
     #[error("it must be greater than zero")]
@@ -133,7 +133,7 @@ enum RateError {
 }
 
 /// Parses `500`, `500/s`, `100/m` or `1/10s`.
-fn rate(text: &str) -> Result<Rate, RateError> {
+pub(super) fn rate(text: &str) -> Result<Rate, RateError> {
     let (count, per) = text.split_once('/').unwrap_or((text, "s"));
     let count = decimal(count)?;
     let per = if per.starts_with(|c: char| c.is_ascii_digit()) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tui")]
 use lucarne_load::ui;
-use lucarne_load::{Run, Running, Verdict, lines};
+use lucarne_load::{Outcome, Run, Running, Verdict, lines};
 
 use super::exit_code::{exit, misconfigured};
 use super::{command, live_metrics, output};
@@ -49,22 +49,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     {
         noteln!("metrics: http://{address}/metrics");
     }
-    // Each connection needs an open file.
-    runtime::raise_open_files();
-    run.command = command::line();
-    run.version = env!("CARGO_PKG_VERSION").to_owned();
-    let running = run.start();
-    thread::scope(|scope| {
-        let (listens, ready) = channel();
-        scope.spawn(|| obey_signals(&running, listens, metrics));
-        // Without the handlers, SIGHUP of a closed terminal would end the process. An error means
-        // that there are no handlers, which `obey_signals` has reported.
-        let _ = ready.recv();
-        if let Err(error) = show(&running, output) {
-            errln!("lucarne: cannot show the progress of the test: {error}");
-        }
-    });
-    let mut outcome = running.wait();
+    let mut outcome = perform(run, metrics, |running| show(running, output));
     // A run without load has no figures to print, unless the target has failed a check.
     let print = outcome.error.is_none()
         || outcome.summary.started > 0
@@ -79,6 +64,30 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
         explain(verdict);
     }
     exit(verdict)
+}
+
+/// Executes the run to its end. Serves its metrics on the listener, if there is one.
+pub(super) fn perform(
+    mut run: Run,
+    metrics: Option<TcpListener>,
+    show: impl FnOnce(&Running) -> std::io::Result<()>,
+) -> Outcome {
+    // Each connection needs an open file.
+    runtime::raise_open_files();
+    run.command = command::line();
+    run.version = env!("CARGO_PKG_VERSION").to_owned();
+    let running = run.start();
+    thread::scope(|scope| {
+        let (listens, ready) = channel();
+        scope.spawn(|| obey_signals(&running, listens, metrics));
+        // Without the handlers, SIGHUP of a closed terminal would end the process. An error means
+        // that there are no handlers, which `obey_signals` has reported.
+        let _ = ready.recv();
+        if let Err(error) = show(&running) {
+            errln!("lucarne: cannot show the progress of the test: {error}");
+        }
+    });
+    running.wait()
 }
 
 fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {

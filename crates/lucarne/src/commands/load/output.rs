@@ -129,7 +129,7 @@ impl Report {
     pub(super) fn writable(&self) -> Result<(), OutputError> {
         let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
-            atomic::probe(path).map_err(|error| OutputError::file(path, error))?;
+            writable(path)?;
             if seen.contains(&path) {
                 return Err(OutputError::Twice(path.to_owned()));
             }
@@ -196,6 +196,14 @@ impl Report {
             verdict.worse(Verdict::OutputFailed)
         }
     }
+}
+
+/// Tests whether a file can be written; `-` stands for standard output.
+pub(super) fn writable(path: &Path) -> Result<(), OutputError> {
+    if path == Path::new(STDOUT) {
+        return Ok(());
+    }
+    atomic::probe(path).map_err(|error| OutputError::file(path, error))
 }
 
 /// Function that renders the contents of a file.

@@ -37,14 +37,7 @@ pub(super) fn quick(options: &Options) -> ExitCode {
 }
 
 fn start(options: &Options, length: Option<Duration>) -> ExitCode {
-    let (plan, report) = Plan::read(&options.plan, &lucarne_scenarios::scenarios());
-    for line in report.warning_lines() {
-        warnln!("warning: {line}");
-    }
-    let Some(mut plan) = plan else {
-        for line in report.problem_lines() {
-            errln!("problem: {line}");
-        }
+    let Some(mut plan) = read(&options.plan) else {
         return misconfigured("nothing was run; correct the plan first");
     };
     if let Some(length) = length {
@@ -67,6 +60,18 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     run.workers = threads;
     options.settings.add_to(&mut run);
     execute::execute(run, &options.output)
+}
+
+/// Reads a plan, and prints its warnings and problems. Returns `None` if there are problems.
+pub(super) fn read(path: &Path) -> Option<Plan> {
+    let (plan, report) = Plan::read(path, &lucarne_scenarios::scenarios());
+    for line in report.warning_lines() {
+        warnln!("warning: {line}");
+    }
+    for line in report.problem_lines() {
+        errln!("problem: {line}");
+    }
+    plan
 }
 
 /// Returns the name of a plan's file, for a plan without a name.
