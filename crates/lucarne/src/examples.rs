@@ -37,6 +37,8 @@ lucarne demo --instances 3 --rate 20
 lucarne load run plan.yaml --summary summary.json --html report.html
 lucarne load quick plan.yaml
 lucarne load find plan.yaml --objective 'http_req_duration:p(99)<500' --from 100 --to 20000
+lucarne load from-har session.har -o plan.yaml
+lucarne load from-access-log access.log --base-url https://test.example -o plan.yaml
 lucarne load check plan.yaml
 lucarne load merge a.json b.json -o both.json
 lucarne load ct-write --log-url http://127.0.0.1:6962/2026h2/ --roots load-ca --rate 20 --duration 5s

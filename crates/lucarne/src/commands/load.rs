@@ -6,11 +6,14 @@ mod command;
 mod execute;
 mod exit_code;
 mod find;
+mod from_access_log;
+mod from_har;
 mod hammer;
 mod live_metrics;
 mod merge;
 mod output;
 mod plan;
+mod recorded;
 mod search;
 mod settings;
 mod single;
@@ -29,6 +32,10 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all thresholds passed; 99 a t
                                      plan; 104 wrong plan or options; 105 interrupted; 110 the \
                                      target never responded; 111 a report could not be written; 2 \
                                      wrong usage.";
+
+/// Exit codes of the commands that write plans.
+const RECORDED: &str = "Exit codes: 0 the plan was written; 104 wrong file; 111 the plan could not \
+                        be written; 2 wrong usage.";
 
 /// Subcommands of `lucarne load`.
 #[derive(Debug, clap::Subcommand)]
@@ -58,6 +65,14 @@ pub enum Load {
                       differ."
     )]
     Find(Box<find::Options>),
+
+    /// Write a plan that repeats a recorded browser session
+    #[command(after_help = RECORDED)]
+    FromHar(from_har::Options),
+
+    /// Write a plan with the requests of an access log, by frequency
+    #[command(after_help = RECORDED)]
+    FromAccessLog(from_access_log::Options),
 
     /// Check a plan and print all problems
     #[command(after_help = "Exit codes: 0 the plan can be run; 104 the plan cannot be run.")]
@@ -105,6 +120,8 @@ pub(crate) fn run(load: &Load) -> ExitCode {
         Load::Run(options) => plan::run(options),
         Load::Quick(options) => plan::quick(options),
         Load::Find(options) => find::run(options),
+        Load::FromHar(options) => from_har::run(options),
+        Load::FromAccessLog(options) => from_access_log::run(options),
         Load::Check(options) => check::run(&options.plan),
         Load::Merge(options) => merge::run(options),
         Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),

@@ -38,6 +38,7 @@ mod load;
 mod load_bad_input;
 mod load_faults;
 mod load_live;
+mod load_recorded;
 mod load_s3;
 mod load_signals;
 mod lock_tools;
