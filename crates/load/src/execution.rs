@@ -103,9 +103,13 @@ impl Execution {
         self.prepare().await?;
         let shard = Arc::new(SampleBuffer::default());
         self.set_up(&shard).await?;
-        let workers = self
-            .workers()
-            .map_err(|error| self.refused(Verdict::Configuration, broken(&error)))?;
+        let workers = match self.workers() {
+            Ok(workers) => workers,
+            Err(error) => {
+                let outcome = self.refused(Verdict::Configuration, broken(&error));
+                return Err(self.torn_down(outcome, &shard).await);
+            }
+        };
         let begin = Instant::now() + LEAD;
         let started = SystemTime::now() + LEAD;
         let started = started
@@ -122,6 +126,7 @@ impl Execution {
         let goals = self.goals();
         let broken = wait(workers.0).await;
         drop(goals);
+        self.late_failures().await;
         let end = Instant::now();
         let times = RunTimes {
             begin,
@@ -179,11 +184,16 @@ impl Execution {
                 (state, result)
             }
         };
-        let mut result = self.before_load(set_up).await;
-        if let Err(outcome) = &mut result {
-            outcome.summary.notes.extend(self.tear_down(shard).await);
+        match self.before_load(set_up).await {
+            Err(outcome) => Err(self.torn_down(outcome, shard).await),
+            Ok(()) => Ok(()),
         }
-        result
+    }
+
+    /// Tears down the scenarios of a run that did not begin.
+    async fn torn_down(&self, mut outcome: Outcome, shard: &Arc<SampleBuffer>) -> Outcome {
+        outcome.summary.notes.extend(self.tear_down(shard).await);
+        outcome
     }
 
     /// Performs a step before the load with all scenarios concurrently.
@@ -274,6 +284,19 @@ impl Execution {
             });
         }
         goals
+    }
+
+    /// Records failures of scenarios at the end of the load, when the tasks of
+    /// [`goals`](Self::goals) may not have run any more.
+    async fn late_failures(&self) {
+        for state in &self.run_state.scenarios {
+            let reached = tokio::task::unconstrained(state.config.scenario.reached());
+            tokio::select! {
+                biased;
+                Err(failure) = reached => self.run_state.give_up(failure),
+                () = std::future::ready(()) => {}
+            }
+        }
     }
 
     fn announce_preparing(&self) {

@@ -17,6 +17,8 @@ impl Note {
     pub(crate) const NOT_BEGUN: &str = "The run did not begin";
     /// Headline of the note about work that was cut off or panicked.
     pub(crate) const NOT_FINISHED: &str = "Not finished";
+    /// Headline of the note about a failed teardown.
+    pub const NOT_TORN_DOWN: &str = "Teardown failed";
 
     /// Headline of the note about a run that was worse than its baseline.
     pub(crate) const WORSE: &str = "Worse than the baseline";

@@ -101,7 +101,7 @@ impl Execution {
             }
         }
         (!lines.is_empty()).then(|| Note {
-            title: "Teardown failed".into(),
+            title: Note::NOT_TORN_DOWN.into(),
             lines,
         })
     }

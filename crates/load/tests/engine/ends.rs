@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario, ScenarioConfig, Verdict,
-    VirtualUser,
+    ExecutorConfig, Failure, Iteration, Metric, Note, PrepareError, Recorder, Scenario,
+    ScenarioConfig, Verdict, VirtualUser,
 };
 
 use crate::waiting::{Waiting, constant, count, millis, run};
@@ -210,6 +210,48 @@ fn a_goal_ends_the_run_and_is_no_interruption() {
         outcome.summary.thresholds
     );
     assert!(outcome.summary.scenarios[0].achieved > 0.9);
+}
+
+/// Cannot offer its load, which the user finds at the end of its only iteration.
+#[derive(Clone)]
+struct Unable(tokio::sync::watch::Sender<bool>);
+
+#[async_trait]
+impl Scenario for Unable {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
+        Box::new(self.clone())
+    }
+
+    async fn reached(&self) -> Result<(), Failure> {
+        let mut failed = self.0.subscribe();
+        failed.wait_for(|failed| *failed).await.unwrap();
+        Err(Failure::new("login", "refused"))
+    }
+}
+
+#[async_trait]
+impl VirtualUser for Unable {
+    async fn iterate(&mut self, _: &mut Iteration) {
+        self.0.send_replace(true);
+    }
+}
+
+#[test]
+fn a_failure_in_the_last_iteration_is_reported() {
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 1,
+        duration: Duration::from_secs(600),
+        iterations: Some(1),
+    };
+    let unable = Unable(tokio::sync::watch::Sender::new(false));
+    let planned = ScenarioConfig::new("s", executor, Arc::new(unable));
+    let outcome = run(vec![planned], &[]).start().wait();
+    assert_eq!(outcome.verdict, Verdict::Crossed);
+    assert_eq!(outcome.error.as_deref(), Some("login: refused"));
 }
 
 /// Reaches its goal at once. The audit reports its start, and never ends.
