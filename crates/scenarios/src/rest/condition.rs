@@ -7,6 +7,8 @@ use super::template::{Escaping, Scope, Template, TemplateError, Values};
 pub(super) enum ConditionError {
     #[error("`{0}` is not a condition: expected `name`, `name == text` or `name != text`")]
     Format(String),
+    #[error("`{0}`: write the text without quotes")]
+    Quoted(String),
     #[error(transparent)]
     Value(#[from] TemplateError),
 }
@@ -32,6 +34,10 @@ impl Condition {
             Some((name, equal, other)) => (name, Some((equal, other.trim()))),
             None => (text, None),
         };
+        let quoted = |text: &str| text.starts_with(['"', '\'']) && text.ends_with(['"', '\'']);
+        if other.is_some_and(|(_, other)| quoted(other)) {
+            return Err(ConditionError::Quoted(text.to_owned()));
+        }
         let name = name.trim();
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || "{}()|".contains(c)) {
             return Err(wrong());
@@ -99,6 +105,10 @@ mod tests {
                 )
             );
         }
+        assert_eq!(
+            said("next == \"open\""),
+            "`next == \"open\"`: write the text without quotes"
+        );
         assert_eq!(
             said("nxt == 5"),
             "`{{nxt}}` is not a known value; did you mean `{{next}}`?"

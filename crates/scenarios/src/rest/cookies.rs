@@ -1,6 +1,10 @@
 //! Cookies of one user (RFC 6265).
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use url::{Host, Url};
 
 use lucarne_load::http::Headers;
@@ -55,10 +59,6 @@ impl Jar {
             out.extend([separator, &cookie.name, "=", &cookie.value]);
         }
     }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 impl Cookie {
@@ -88,18 +88,17 @@ impl Cookie {
                 "path" if value.starts_with('/') => value.clone_into(&mut cookie.path),
                 "secure" => cookie.secure = true,
                 "max-age" => {
-                    let seconds: i64 = value.parse().ok()?;
-                    let end = Timestamp::now().as_second().saturating_add(seconds);
-                    // A time that no clock can show never comes.
-                    cookie.expires = Timestamp::from_second(end).ok();
-                    has_age = true;
+                    if let Some(seconds) = seconds(value) {
+                        let end = Timestamp::now().as_second().saturating_add(seconds);
+                        // A time that no clock can show never comes.
+                        cookie.expires = match seconds {
+                            0 => Some(Timestamp::UNIX_EPOCH),
+                            _ => Timestamp::from_second(end).ok(),
+                        };
+                        has_age = true;
+                    }
                 }
-                "expires" if !has_age => {
-                    // Older servers write dashes within the date.
-                    let date = value.replace('-', " ");
-                    let date = jiff::fmt::rfc2822::parse(&date).ok();
-                    cookie.expires = date.map(Timestamp::from);
-                }
+                "expires" if !has_age => cookie.expires = date(value).or(cookie.expires),
                 _ => {}
             }
         }
@@ -140,6 +139,67 @@ impl Cookie {
 fn is_subdomain(host: &str, domain: &str) -> bool {
     let rest = host.strip_suffix(domain);
     rest.is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Parses `Max-Age` (section 5.2.2): 0 if the cookie has expired, `None` if the attribute must be
+/// ignored.
+fn seconds(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    // A number with too many digits is a time that never comes.
+    let seconds = digits.parse().unwrap_or(i64::MAX);
+    Some(if text.starts_with('-') { 0 } else { seconds })
+}
+
+/// Parses a date as browsers do (section 5.1.1): the parts may be in any order, and further texts
+/// are ignored.
+fn date(text: &str) -> Option<Timestamp> {
+    let (mut time, mut day, mut month, mut year) = (None, None, None, None);
+    let is_delimiter = |c: char| matches!(c, '\t' | ' '..='/' | ';'..='@' | '['..='`' | '{'..='~');
+    for part in text.split(is_delimiter) {
+        if let (None, Some(found)) = (time, clock(part)) {
+            time = Some(found);
+        } else if let (None, Some(found)) = (day, number(part, 1..=2)) {
+            day = Some(found);
+        } else if let (None, Some(found)) = (month, month_of(part)) {
+            month = Some(found);
+        } else if let (None, Some(found)) = (year, number(part, 2..=4)) {
+            year = Some(found);
+        }
+    }
+    let year = match year? {
+        year @ 70..=99 => year + 1900,
+        year @ 0..=69 => year + 2000,
+        year => year,
+    };
+    let (day, (hour, minute, second)) = (i8::try_from(day?).ok()?, time?);
+    let date = DateTime::new(year, month?, day, hour, minute, second, 0);
+    let date = date.ok().filter(|_| year >= 1601)?;
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// Parses `hour:minute:second`.
+fn clock(text: &str) -> Option<(i8, i8, i8)> {
+    let mut parts = text.splitn(3, ':').map(|part| number(part, 1..=2));
+    let mut next = || i8::try_from(parts.next()??).ok();
+    Some((next()?, next()?, next()?))
+}
+
+/// Parses the number at the beginning of a text, if it has an allowed count of digits.
+fn number(text: &str, digits: RangeInclusive<usize>) -> Option<i16> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let end = end.unwrap_or(text.len());
+    digits.contains(&end).then(|| text[..end].parse().ok())?
+}
+
+/// Returns the number of the month whose name begins with the first three letters of a text.
+fn month_of(text: &str) -> Option<i8> {
+    const MONTHS: &str = "janfebmaraprmayjunjulaugsepoctnovdec";
+    let name = text.get(..3)?.to_ascii_lowercase();
+    let mut months = (1..).zip(MONTHS.as_bytes().chunks(3));
+    months.find_map(|(number, month)| (month == name.as_bytes()).then_some(number))
 }
 
 /// Returns the path of a cookie without `Path` (section 5.1.4).
@@ -208,6 +268,56 @@ mod tests {
             "s=1"
         );
         assert_eq!(own(&["no cookie", "=1", "s=a=b; HttpOnly"]), "s=a=b");
+    }
+
+    #[test]
+    fn ages_that_are_no_numbers_are_ignored() {
+        let from = "https://a.test/";
+        for (age, expected) in [
+            ("60", "s=1"),
+            ("0", ""),
+            ("-1", ""),
+            ("-99999999999999", ""),
+            ("99999999999999999999", "s=1"),
+            ("abc", "s=1"),
+            ("+5", "s=1"),
+            ("1.5", "s=1"),
+            ("", "s=1"),
+        ] {
+            let cookie = format!("s=1; Max-Age={age}");
+            assert_eq!(sent(from, &[cookie.as_str()], from), expected, "{age}");
+        }
+        let both = "s=1; Max-Age=abc; Expires=Thu, 01 Jan 1970 00:00:00 GMT";
+        assert_eq!(sent(from, &[both], from), "");
+    }
+
+    #[test]
+    fn dates_have_the_forms_that_browsers_accept() {
+        let second = |text: &str| date(text).map(Timestamp::as_second);
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Mon, 6 Nov 1994 8:49:37 UTC",
+            "1994 November 06 08:49:37",
+        ] {
+            assert_eq!(second(text), Some(784_111_777), "{text}");
+        }
+        assert_eq!(
+            second("Thu, 01-Jan-70 00:00:01 GMT"),
+            Some(1),
+            "two digits of the year"
+        );
+        for text in [
+            "",
+            "tomorrow",
+            "06 Nov 1994",
+            "31 Feb 1994 00:00:00",
+            "06 Nov 1994 25:00:00",
+            "06 Nov 1500 00:00:00",
+        ] {
+            assert_eq!(second(text), None, "{text}");
+        }
     }
 
     #[test]

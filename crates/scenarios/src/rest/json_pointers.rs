@@ -52,18 +52,16 @@ impl JsonMatch {
 }
 
 impl JsonPointers {
-    /// Adds a JSON pointer (RFC 6901); `/` alone means the whole document, like the empty pointer.
+    /// Adds a JSON pointer (RFC 6901).
     pub(super) fn add(&mut self, pointer: &str) -> Result<usize, JsonPointerError> {
         let mut node = &mut self.root;
-        if !pointer.is_empty() && pointer != "/" {
-            for token in tokens(pointer)? {
-                let known = node.below.iter().position(|(key, _)| *key == token);
-                let index = known.unwrap_or_else(|| {
-                    node.below.push((token, PointerNode::default()));
-                    node.below.len() - 1
-                });
-                node = &mut node.below[index].1;
-            }
+        for token in tokens(pointer)? {
+            let known = node.below.iter().position(|(key, _)| *key == token);
+            let index = known.unwrap_or_else(|| {
+                node.below.push((token, PointerNode::default()));
+                node.below.len() - 1
+            });
+            node = &mut node.below[index].1;
         }
         node.wanted.push(self.count);
         self.count += 1;
@@ -139,8 +137,11 @@ fn items(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// Splits a JSON pointer other than that of the whole document.
+/// Splits a JSON pointer; `/` alone means the whole document, like the empty pointer.
 fn tokens(pointer: &str) -> Result<Vec<String>, JsonPointerError> {
+    if pointer.is_empty() || pointer == "/" {
+        return Ok(Vec::new());
+    }
     let tokens = pointer.strip_prefix('/');
     let tokens = tokens.ok_or_else(|| JsonPointerError(pointer.to_owned()))?;
     let tokens = tokens.split('/');
@@ -361,6 +362,8 @@ mod tests {
         for nothing in ["/none", "/none/*", "/data/01/id", "/*"] {
             assert!(texts(nothing).is_empty(), "{nothing}");
         }
+        let whole = JsonList::parse("/").unwrap().texts(b"[1, \"a\"]");
+        assert_eq!(whole.unwrap(), ["1", "a"]);
         assert!(JsonList::parse("/a").unwrap().texts(b"<html>").is_err());
         assert!(JsonList::parse("data").is_err());
     }

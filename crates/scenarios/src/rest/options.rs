@@ -170,8 +170,7 @@ pub struct Step {
 }
 
 /// A place of a response whose value is captured.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "PlaceKeys")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Place {
     /// JSON pointer, or `header:NAME`.
     pub place: String,
@@ -181,51 +180,49 @@ pub struct Place {
     pub optional: bool,
 }
 
+/// Keys of a [`Place`].
+#[derive(Deserialize)]
+#[serde(remote = "Place", deny_unknown_fields)]
+struct PlaceKeys {
+    place: String,
+    #[serde(default)]
+    pick: Option<Pick>,
+    #[serde(default)]
+    optional: bool,
+}
+
+/// Deserializes a text, or a map.
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Place;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a place, or a map with `place`, `pick` and `optional`")
+            }
+
+            fn visit_str<E: de::Error>(self, place: &str) -> Result<Place, E> {
+                Ok(Place {
+                    place: place.to_owned(),
+                    ..Place::default()
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Place, A::Error> {
+                PlaceKeys::deserialize(de::value::MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
 /// Choice from several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
     /// Each value has the same probability.
     Random,
-}
-
-/// Forms of a [`Place`].
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    deny_unknown_fields,
-    expecting = "expected a place, or a map with `place`, `pick` and `optional`"
-)]
-enum PlaceKeys {
-    Short(String),
-    #[serde(rename_all = "camelCase")]
-    Long {
-        place: String,
-        #[serde(default)]
-        pick: Option<Pick>,
-        #[serde(default)]
-        optional: bool,
-    },
-}
-
-impl From<PlaceKeys> for Place {
-    fn from(keys: PlaceKeys) -> Self {
-        match keys {
-            PlaceKeys::Short(place) => Self {
-                place,
-                ..Self::default()
-            },
-            PlaceKeys::Long {
-                place,
-                pick,
-                optional,
-            } => Self {
-                place,
-                pick,
-                optional,
-            },
-        }
-    }
 }
 
 /// Lifetime of cookies.

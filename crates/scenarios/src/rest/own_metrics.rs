@@ -15,9 +15,24 @@ pub(super) enum MetricError {
     Name,
     #[error("is a built-in metric: use another name")]
     BuiltIn,
+    #[error("`{0}` is an ending of exported metrics: use another name")]
+    Ending(&'static str),
     #[error(transparent)]
     Condition(#[from] CheckError),
 }
+
+/// Further names of exported metrics.
+const EXPORTED: [&str; 6] = [
+    "check_fails",
+    "check_passes",
+    "failures",
+    "responses",
+    "series_dropped",
+    "threshold_crossed",
+];
+
+/// Endings that the export of metrics adds to names.
+const ENDINGS: [&str; 5] = ["_bytes", "_samples", "_seconds", "_total", "_true"];
 
 /// Returns the static copy of a metric's name.
 pub(super) fn name(name: &str) -> Result<&'static str, MetricError> {
@@ -26,8 +41,12 @@ pub(super) fn name(name: &str) -> Result<&'static str, MetricError> {
     if !begins || !name.chars().all(allowed) {
         return Err(MetricError::Name);
     }
-    if is_of_every_scenario(name) || phases::METRICS.iter().any(|(known, _)| *known == name) {
+    let of_phases = phases::METRICS.iter().any(|(known, _)| *known == name);
+    if is_of_every_scenario(name) || of_phases || EXPORTED.contains(&name) {
         return Err(MetricError::BuiltIn);
+    }
+    if let Some(ending) = ENDINGS.into_iter().find(|it| name.ends_with(it)) {
+        return Err(MetricError::Ending(ending));
     }
     Ok(intern(name))
 }

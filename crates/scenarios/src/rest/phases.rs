@@ -20,6 +20,9 @@ const FAILED: &str = "phase_req_failed";
 /// other metrics of the load.
 pub(super) const METRICS: OwnMetrics = &[(DURATION, "trend"), (FAILED, "rate")];
 
+/// Keys of the phases in a plan.
+pub(super) const PHASES: [&str; 3] = ["setup", "userSetup", "teardown"];
+
 /// Requests that are sent in order until one fails.
 #[derive(Debug, Default)]
 pub(super) struct Phase {
@@ -34,8 +37,6 @@ pub(super) struct Phases {
     pub(super) setup: Phase,
     pub(super) user_setup: Phase,
     pub(super) teardown: Phase,
-    /// Slots of captured values, which last as long as the run or the user.
-    pub(super) slots: Vec<usize>,
     /// State after `setup`, with which users begin.
     pub(super) session: OnceLock<Session>,
     /// First failure of a `userSetup`.
@@ -49,34 +50,46 @@ impl Phase {
 }
 
 impl Phases {
-    /// Declares the values that the phases before the load capture, because any request may use
-    /// them.
+    /// Declares the values that the phases before the load capture, because all `steps` may use
+    /// them. Returns their names.
     pub(super) fn declare(
         options: &RestOptions,
         compiler: &mut Compiler<'_>,
-    ) -> Result<(), NameError> {
-        for step in options.setup.iter().chain(&options.user_setup) {
-            for (name, _) in step.capture.iter().chain(&step.remember) {
-                compiler.scope.declare(name)?;
-            }
+    ) -> Result<Vec<String>, NameError> {
+        let steps = options.setup.iter().chain(&options.user_setup);
+        let places = steps.flat_map(|step| step.capture.iter().chain(&step.remember));
+        let names: Vec<String> = places.map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            compiler.scope.declare(name)?;
         }
-        Ok(())
+        Ok(names)
     }
 
+    /// Compiles the phases. A request may use `vars`, the values of requests before it, and in
+    /// `userSetup` the `columns` of rows.
     pub(super) fn compile(
         options: &RestOptions,
         compiler: &mut Compiler<'_>,
+        vars: Vec<usize>,
+        columns: &[usize],
     ) -> Result<Self, PlanError> {
-        let mut slots = Vec::new();
-        let mut phase = |key, steps: &[Step]| {
-            let requests = requests(key, steps, compiler, &mut slots)?;
+        let phase = |key, steps: &[Step], compiler: &mut Compiler<'_>| {
+            // Values outside the load last for the run or the user, not for an iteration.
+            let requests = requests(key, steps, compiler, &mut Vec::new())?;
             Ok::<_, PlanError>(Phase { key, requests })
         };
+        let all = compiler.scope.see(vars);
+        let setup = phase("setup", &options.setup, compiler)?;
+        let of_run = compiler.scope.visible();
+        let _ = compiler.scope.see([&of_run, columns].concat());
+        let user_setup = phase("userSetup", &options.user_setup, compiler)?;
+        let _ = compiler.scope.see(of_run);
+        let teardown = phase("teardown", &options.teardown, compiler)?;
+        let _ = compiler.scope.see(all);
         Ok(Self {
-            setup: phase("setup", &options.setup)?,
-            user_setup: phase("userSetup", &options.user_setup)?,
-            teardown: phase("teardown", &options.teardown)?,
-            slots,
+            setup,
+            user_setup,
+            teardown,
             ..Self::default()
         })
     }

@@ -10,6 +10,7 @@ use super::files;
 use super::json_pointers::JsonPointerError;
 use super::options::{Header, Json, Step};
 use super::own_metrics::MetricError;
+use super::phases::PHASES;
 use super::response_checks::{ChecksError, ResponseChecks};
 use super::targets::Target;
 use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError, Values};
@@ -64,6 +65,8 @@ pub(super) enum RequestError {
     },
     #[error("{0}: is allowed only in `steps`")]
     OnlyInSteps(&'static str),
+    #[error("{0}: is not counted outside the load: remove the key")]
+    OutsideLoad(&'static str),
     #[error("parallel[{index}].{source}")]
     Parallel {
         index: usize,
@@ -169,6 +172,11 @@ impl Compiler<'_> {
         if key == "requests" && step.condition.is_some() {
             return Err(RequestError::OnlyInSteps("if"));
         }
+        let metrics = [("counters", &step.counters), ("rates", &step.rates)];
+        let metric = metrics.iter().find(|(_, metrics)| !metrics.is_empty());
+        if let Some(&(metric, _)) = metric.filter(|_| PHASES.contains(&key)) {
+            return Err(RequestError::OutsideLoad(metric));
+        }
         if step.parallel.is_empty() {
             return Ok(vec![self.request(step, forgotten)?]);
         }
@@ -183,7 +191,11 @@ impl Compiler<'_> {
             () => {}
         }
         let mut group = Vec::new();
+        let before = self.scope.visible();
+        let mut after = Vec::new();
         for (index, step) in step.parallel.iter().enumerate() {
+            // Concurrent requests cannot use the values of each other.
+            let _ = self.scope.see(before.clone());
             let request = match step.parallel.as_slice() {
                 [] => self.request(step, forgotten),
                 _ => Err(RequestError::OnlyInSteps("parallel")),
@@ -192,7 +204,9 @@ impl Compiler<'_> {
                 index,
                 source: Box::new(source),
             })?);
+            after.extend(self.scope.visible());
         }
+        let _ = self.scope.see(after);
         if group.iter().any(|it| it.server != group[0].server) {
             return Err(RequestError::ParallelServers);
         }
@@ -298,7 +312,11 @@ impl Compiler<'_> {
         let headers: Vec<(String, Template)> = headers.collect();
         let body = target.body.map(RequestBody::Bytes);
         framed(&headers, body.as_ref())?;
-        let expect = expected(expect);
+        let expect = match expect {
+            // A redirect that is not followed is a failure, except to the browser's cache.
+            [] if self.redirects > 0 => vec![StatusRange::class(2), StatusRange::one(304)],
+            expect => expected(expect),
+        };
         Ok(Request {
             status_check: intern(&format!("status is {}", list(&expect))),
             headers,
@@ -323,7 +341,9 @@ impl Compiler<'_> {
         text: &str,
         compile: CompilePath,
     ) -> Result<(usize, Template, String), UrlError> {
-        let absolute = text.contains("://");
+        // The query of a path may contain a URL.
+        let scheme = text.split_once("://");
+        let absolute = scheme.is_some_and(|(scheme, _)| !scheme.contains(['/', '?']));
         let whole = match (absolute, self.base) {
             (true, _) => text.to_owned(),
             (false, Some(base)) => {

@@ -242,21 +242,42 @@ impl ResponseChecks {
         !self.pointers.is_empty() || subjects.any(body)
     }
 
+    /// Calls `measure` with every counter and rate.
+    pub(super) fn measure(
+        &self,
+        response: &Response,
+        values: &mut Values,
+        mut measure: impl FnMut(&OwnMetric, bool),
+    ) {
+        if self.metrics.is_empty() {
+            return;
+        }
+        let found = self.found(response);
+        for metric in &self.metrics {
+            let condition = metric.condition.as_ref();
+            let holds = condition.is_none_or(|it| it.of(response, &found, values).is_ok());
+            measure(metric, holds);
+        }
+    }
+
+    /// Returns the values at the JSON pointers.
+    fn found(&self, response: &Response) -> Result<Vec<Option<JsonMatch>>, DocumentError> {
+        if self.pointers.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.pointers.look(&response.body)
+        }
+    }
+
     /// Checks a response and stores captured values in `values`. Calls `tell` with the result of
-    /// every check, and `measure` with every counter and rate. Returns the first error that counts
-    /// according to `tell`.
+    /// every check. Returns the first error that counts according to `tell`.
     pub(super) fn look(
         &self,
         response: &Response,
         values: &mut Values,
         mut tell: impl FnMut(&'static str, Result<(), &CheckFailure>) -> bool,
-        mut measure: impl FnMut(&OwnMetric, bool),
     ) -> Result<(), FailedCheck> {
-        let found = if self.pointers.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.pointers.look(&response.body)
-        };
+        let found = self.found(response);
         let mut first = Ok(());
         let mut heard = |name: &'static str, outcome: Result<(), CheckFailure>| {
             let counts = tell(name, outcome.as_ref().copied());
@@ -283,11 +304,6 @@ impl ResponseChecks {
                 Err(error) => Err(error),
             };
             heard(capture.name, outcome);
-        }
-        for metric in &self.metrics {
-            let condition = metric.condition.as_ref();
-            let holds = condition.is_none_or(|it| it.of(response, &found, values).is_ok());
-            measure(metric, holds);
         }
         first
     }

@@ -14,6 +14,7 @@ use super::files;
 use super::options::{Connections, Cookies, RestOptions, Step, SystemTag};
 use super::own_metrics::{self, TwoKinds};
 use super::phases::Phases;
+use super::redirects::RedirectServers;
 use super::request::{Compiler, Request, RequestError};
 use super::rows::{DataOptions, Rows, RowsError, Table};
 use super::targets::{self, TargetsError};
@@ -42,6 +43,11 @@ pub(super) enum PlanError {
          `remember`"
     )]
     CaptureInOneRequest,
+    #[error(
+        "`{0}` is a value of `setup` or `userSetup`, which lasts longer than an iteration: use \
+         another name, or `remember`"
+    )]
+    Lasting(String),
     #[error(transparent)]
     Remembered(#[from] NameError),
     #[error("counters: {0}")]
@@ -107,6 +113,7 @@ pub(super) struct SharedState {
     pub(super) common: Arc<SharedValues>,
     pub(super) servers: Vec<String>,
     pub(super) endpoints: OnceLock<Vec<Arc<Endpoint>>>,
+    pub(super) redirect_servers: RedirectServers,
     pub(super) options: Arc<ClientOptions>,
 }
 
@@ -131,6 +138,7 @@ impl SharedState {
             ..Compiler::default()
         };
         let tables = tables(&options, &mut compiler.scope).map_err(wrong)?;
+        let columns = compiler.scope.visible();
         let mut forgotten = Vec::new();
         let targets = options
             .targets
@@ -140,7 +148,8 @@ impl SharedState {
             Some(_) => Vec::new(),
             None => values(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
         };
-        let phases = Phases::compile(&options, &mut compiler).map_err(wrong)?;
+        let slots: Vec<usize> = vars.iter().map(|(slot, _)| *slot).collect();
+        let phases = Phases::compile(&options, &mut compiler, slots, &columns).map_err(wrong)?;
         let (order, requests) = match targets {
             Some(file) => (
                 Order::Turn,
@@ -148,7 +157,6 @@ impl SharedState {
             ),
             None => of_plan(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
         };
-        forgotten.retain(|slot| !phases.slots.contains(slot));
         let metrics = own_metrics::all(&requests, !phases.is_empty());
         let metrics = metrics.map_err(|error| wrong(PlanError::from(error)))?;
         let data = tables.into_iter().map(|(table, slots, options)| {
@@ -171,6 +179,7 @@ impl SharedState {
             common: compiler.scope.shared(seed),
             servers: compiler.servers,
             endpoints: OnceLock::new(),
+            redirect_servers: RedirectServers::default(),
             options: client_options(options)?,
         })
     }
@@ -239,12 +248,11 @@ fn of_targets(
     /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
     let content = if file == Path::new("-") {
-        io::read_to_string(io::stdin())
+        standard_input()
     } else {
         read_text(file)
     };
-    let content = content.map_err(TargetsError::from)?;
-    let targets = targets::read(&content)?;
+    let targets = targets::read(&content.map_err(TargetsError::from)?)?;
     let requests = targets
         .into_iter()
         .map(|target| compiler.target(target, &options.expect));
@@ -261,6 +269,16 @@ fn of_targets(
     Ok(requests)
 }
 
+/// Returns the content of standard input, which `load find` needs again for each step.
+fn standard_input() -> io::Result<String> {
+    static CONTENT: OnceLock<String> = OnceLock::new();
+    if let Some(content) = CONTENT.get() {
+        return Ok(content.clone());
+    }
+    let content = io::read_to_string(io::stdin())?;
+    Ok(CONTENT.get_or_init(|| content).clone())
+}
+
 /// Compiles the values of a plan by slot, and declares the values that any request may use. Adds
 /// the slots that are cleared at each iteration to `forgotten`.
 fn values(
@@ -269,7 +287,7 @@ fn values(
     forgotten: &mut Vec<usize>,
 ) -> Result<Vec<(usize, Template)>, PlanError> {
     let (order, steps, _) = steps(options)?;
-    Phases::declare(options, compiler)?;
+    let lasting = Phases::declare(options, compiler)?;
     // Remembered values are declared first, because any request may use them.
     for step in steps
         .iter()
@@ -281,6 +299,12 @@ fn values(
         if order == Order::One && !step.capture.is_empty() {
             return Err(PlanError::CaptureInOneRequest);
         }
+        if let Some((name, _)) = step.capture.iter().find(|it| lasting.contains(&it.0)) {
+            return Err(PlanError::Lasting(name.clone()));
+        }
+    }
+    if let Some((name, _)) = options.vars.0.iter().find(|it| lasting.contains(&it.0)) {
+        return Err(PlanError::Lasting(name.clone()));
     }
     let mut vars = Vec::new();
     for (name, text) in &options.vars.0 {

@@ -16,6 +16,7 @@ use url::Url;
 use super::cookies::Jar;
 use super::options::{Connections, Cookies, SystemTag};
 use super::request::{Request, RequestBody};
+use super::response_checks::OwnMetric;
 use super::shared_state::{Order, SharedState};
 use super::template::Values;
 use crate::content_coding;
@@ -36,6 +37,8 @@ pub(super) struct RestUser {
     /// Servers that only redirects name.
     pub(super) other_servers: Vec<String>,
     jar: Jar,
+    /// Cookies after `setup` and `userSetup`, with which iterations begin.
+    first_jar: Jar,
     /// Tags of each request.
     tags: Vec<RequestTags>,
     pub(super) values: Values,
@@ -75,7 +78,7 @@ impl VirtualUser for RestUser {
         let shared = self.shared.clone();
         self.values.begin(iteration, &shared.forgotten);
         if shared.cookies == Cookies::Iteration {
-            self.jar.clear();
+            self.jar.clone_from(&self.first_jar);
         }
         self.take_rows(&shared);
         if !shared.jitter.is_zero() {
@@ -128,6 +131,7 @@ impl RestUser {
         let jar = session.map(|Session(_, jar)| jar.clone());
         let jar = jar.unwrap_or_default();
         Self {
+            first_jar: jar.clone(),
             jar,
             ..Self::with(shared, number, values, recorder)
         }
@@ -158,6 +162,7 @@ impl RestUser {
             tags: shared.requests.iter().map(tags).collect(),
             other_servers: Vec::new(),
             jar: Jar::default(),
+            first_jar: Jar::default(),
             values,
             is_new: !shared.phases.user_setup.is_empty(),
             written: Buffers::default(),
@@ -184,9 +189,13 @@ impl RestUser {
         }
         let begun = Instant::now();
         let recorder = iteration.recorder().clone();
-        match self.perform(&shared.phases.user_setup, &recorder).await {
+        self.values.set_up(true);
+        let performed = self.perform(&shared.phases.user_setup, &recorder).await;
+        self.values.set_up(false);
+        match performed {
             Ok(()) => {
                 self.is_new = false;
+                self.first_jar.clone_from(&self.jar);
                 self.compute(shared);
                 iteration.postpone(begun.elapsed());
                 true
@@ -448,27 +457,24 @@ impl RestUser {
             Ok(()) if request.checks.is_empty() => Ok(()),
             Ok(()) => request
                 .checks
-                .look(
-                    response,
-                    &mut self.values,
-                    |name, outcome| {
-                        if let Some((iteration, tags)) = load {
-                            iteration.check(tags, name, outcome);
-                        }
-                        !excuses(name)
-                    },
-                    |metric, holds| match load {
-                        Some((iteration, tags)) if metric.is_rate => {
-                            iteration.rate(tags, metric.name, holds);
-                        }
-                        Some((iteration, tags)) => iteration.count(tags, metric.name, holds.into()),
-                        None => {}
-                    },
-                )
+                .look(response, &mut self.values, |name, outcome| {
+                    if let Some((iteration, tags)) = load {
+                        iteration.check(tags, name, outcome);
+                    }
+                    !excuses(name)
+                })
                 .map_err(|failed| wrong(&failed)),
         };
         if let Some((iteration, tags)) = load {
             iteration.check(tags, request.status_check, status);
+            let measure = |metric: &OwnMetric, holds: bool| {
+                if metric.is_rate {
+                    iteration.rate(tags, metric.name, holds);
+                } else {
+                    iteration.count(tags, metric.name, holds.into());
+                }
+            };
+            request.checks.measure(response, &mut self.values, measure);
         }
         response.exchange.outcome = outcome;
     }

@@ -67,6 +67,35 @@ fn redirects_are_followed_up_to_a_limit() {
 }
 
 #[test]
+fn a_redirect_to_an_invalid_server_is_one_failed_request() {
+    let api = Api::start();
+    // TLS has no server name for this host.
+    let options = "redirects: 1\nsteps: [{ name: far, url: \"/to?https://me:hush@a..b/\" }]\n";
+    let outcome = run(&times(1, options, ""), &api);
+    assert_eq!(samples(&outcome, "http_reqs", &[]), 1);
+    let details = &outcome.summary.errors[0].details;
+    assert!(
+        details[0].starts_with("redirect to https://a..b: "),
+        "{details:?}"
+    );
+}
+
+#[test]
+fn an_endless_redirect_of_a_target_is_a_failure() {
+    let api = Api::start();
+    let targets = api.ca.with_file_name("targets");
+    std::fs::write(&targets, "GET /redirect/9\n").unwrap();
+    let options = format!("redirects: 3\ntargets: {}\n", targets.display());
+    let outcome = run(&times(1, &options, ""), &api);
+    assert_eq!(
+        outcome.summary.errors[0].details,
+        ["GET /redirect/9: expected status 2xx or 304, found 302"]
+    );
+    let expected = format!("{options}expect: 302\n");
+    passed(&run(&times(1, &expected, ""), &api));
+}
+
+#[test]
 fn a_redirect_after_a_form_is_a_get_without_body_and_to_another_server_without_credentials() {
     let (api, other) = (Api::start(), Api::start());
     let location = format!("{}/seen", other.url);
@@ -82,18 +111,36 @@ fn a_redirect_after_a_form_is_a_get_without_body_and_to_another_server_without_c
 
 #[test]
 fn cookies_last_as_long_as_the_plan_states() {
-    // The cookie of `setup` is known to each user, and an iteration may forget it.
-    let steps = "setup: [{ url: /cookie }]\nsteps: [{ url: /whoami, checks: [{ json: /cookie, \
-                 equals: \"{{wanted}}\" }] }]\n";
-    for (cookies, wanted) in [("user", "session=1"), ("iteration", ""), ("none", "")] {
-        let api = Api::start();
-        let options = format!("cookies: {cookies}\nvars: {{ wanted: \"{wanted}\" }}\n{steps}");
-        passed(&run(&times(3, &options, "  checks: rate==1\n"), &api));
+    // Each iteration begins with the cookies of `setup` and `userSetup`.
+    for phase in ["setup", "userSetup"] {
+        let steps = format!(
+            "{phase}: [{{ url: /cookie }}]\nsteps: [{{ url: /whoami, checks: [{{ json: \
+                         /cookie, equals: \"{{{{wanted}}}}\" }}] }}]\n"
+        );
+        for (cookies, wanted) in [
+            ("user", "session=1"),
+            ("iteration", "session=1"),
+            ("none", ""),
+        ] {
+            let api = Api::start();
+            let options = format!("cookies: {cookies}\nvars: {{ wanted: \"{wanted}\" }}\n{steps}");
+            passed(&run(&times(3, &options, "  checks: rate==1\n"), &api));
+        }
     }
     let api = Api::start();
-    let within = "cookies: iteration\nsteps: [{ url: /cookie }, { url: /whoami, checks: [{ json: \
-                  /cookie, equals: session=1 }] }]\n";
+    let within = "cookies: iteration\nsteps:\n- { name: before, url: /whoami, checks: [{ json: \
+                  /cookie, equals: \"\" }] }\n- url: /cookie\n- { name: after, url: /whoami, checks: \
+                  [{ json: /cookie, equals: session=1 }] }\n";
     passed(&run(&times(3, within, "  checks: rate==1\n"), &api));
+}
+
+#[test]
+fn unique_values_of_a_new_user_and_of_its_first_iteration_differ() {
+    let api = Api::start();
+    let request = "[{ url: /things, json: { name: \"{{unique}}\" } }]";
+    let options = format!("userSetup: {request}\nsteps: {request}\n");
+    passed(&run(&times(2, &options, ""), &api));
+    assert_eq!(api.seen.names.lock().len(), 3);
 }
 
 #[test]
@@ -145,6 +192,11 @@ fn a_plan_has_counters_and_rates_of_its_own() {
     );
     let crossed = run(&times(9, options, thresholds), &api);
     assert_eq!(crossed.verdict, Verdict::Crossed);
+    // Responses with an unexpected status count as well.
+    let unexpected = options.replace("url: /list", "url: /list\n  expect: 404");
+    let thresholds = "  lists: count==9\n  cached: rate==1\n  checks: rate>=0\n";
+    let yaml = times(9, &unexpected, thresholds).replace("rate<0.6", "rate==1");
+    passed(&run(&yaml, &api));
     for (options, thresholds, expected) in [
         (
             options,

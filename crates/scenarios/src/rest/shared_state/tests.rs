@@ -106,6 +106,19 @@ fn the_message_names_the_request_of_a_list() {
             "requests[0].if: is allowed only in `steps`",
         ),
         (
+            json!({ "steps": step, "setup": [{ "url": url, "counters": { "it": {} } }] }),
+            "setup[0].counters: is not counted outside the load: remove the key",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "counters": { "responses": {} } }] }),
+            "steps[0].counters.responses: is a built-in metric: use another name",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "counters": { "orders_total": {} } }] }),
+            "steps[0].counters.orders_total: `_total` is an ending of exported metrics: use \
+             another name",
+        ),
+        (
             json!({ "steps": [{ "url": url, "if": "id" }] }),
             "steps[0].if: `{{id}}` is not a known value; known values: unique, iteration, user, \
              counter, random, pick, hex, uuid, now",
@@ -119,15 +132,15 @@ fn the_message_names_the_request_of_a_list() {
             "setup[0].parallel: is allowed only in `steps`",
         ),
         (
-            json!({ "http": "2", "steps": [{ "url": url, "parallel": step }] }),
+            json!({ "..connection": { "..http": { "http": "2" } }, "steps": [{ "url": url, "parallel": step }] }),
             "steps[0].parallel: cannot be combined with other keys; write the keys in its items",
         ),
         (
-            json!({ "http": "2", "steps": [{ "parallel": [{ "url": url }, { "url": "x" }] }] }),
+            json!({ "..connection": { "..http": { "http": "2" } }, "steps": [{ "parallel": [{ "url": url }, { "url": "x" }] }] }),
             "steps[0].parallel[1].url: `x` has no scheme (https://), and there is no `baseUrl`",
         ),
         (
-            json!({ "http": "2", "steps": [{ "parallel":
+            json!({ "..connection": { "..http": { "http": "2" } }, "steps": [{ "parallel":
                 [{ "url": url, "name": "a" }, { "url": "https://b/", "name": "b" }] }] }),
             "steps[0].parallel: all its requests must have the same scheme, host and port",
         ),
@@ -223,4 +236,94 @@ fn the_method_of_a_target_has_no_key() {
         message(json!({ "targets": file })),
         format!("targets: {}: `G T` is not an HTTP method", file.display())
     );
+}
+
+#[test]
+fn values_are_known_only_after_their_request() {
+    let ask = |value: &str| json!([{ "url": format!("https://a/{{{{{value}}}}}") }]);
+    let take = |name: &str| json!({ "url": "https://a/", "name": name, "capture": { name: "/x" } });
+    let step = json!([{ "url": "https://a/" }]);
+    let directory = tempfile::tempdir().unwrap();
+    let rows = directory.path().join("rows.csv");
+    std::fs::write(&rows, "name\nme\n").unwrap();
+    for (mut options, key) in [
+        (
+            json!({ "setup": [ask("late")[0], take("late")] }),
+            "setup[0]",
+        ),
+        (
+            json!({ "setup": ask("own"), "userSetup": [take("own")] }),
+            "setup[0]",
+        ),
+        (
+            json!({ "teardown": ask("own"), "userSetup": [take("own")] }),
+            "teardown[0]",
+        ),
+        (
+            json!({ "setup": ask("rows.name"), "data": { "rows": rows } }),
+            "setup[0]",
+        ),
+        (
+            json!({ "steps": ask("end"), "teardown": [take("end")] }),
+            "steps[0]",
+        ),
+        (
+            json!({ "..connection": { "..http": { "http": "2" } }, "steps": [{ "parallel": [take("a"), ask("a")[0]] }] }),
+            "steps[0].parallel[1]",
+        ),
+    ] {
+        let map = options.as_object_mut().unwrap();
+        map.entry("steps").or_insert_with(|| step.clone());
+        let said = message(options);
+        assert!(said.starts_with(&format!("{key}.url: `{{{{")), "{said}");
+        assert!(said.contains("is not a known value"), "{said}");
+    }
+    let known = json!({
+        "vars": { "v": "1" }, "data": { "rows": rows }, "..connection": { "..http": { "http": "2" } },
+        "setup": [take("run"), ask("run")[0], { "name": "v", "url": "https://a/{{v}}" }],
+        "userSetup": [ask("run")[0], { "name": "row", "url": "https://a/{{rows.name}}" }, take("own")],
+        "teardown": ask("run"),
+        "steps": [
+            ask("own")[0], { "parallel": [take("a"), take("b")] },
+            { "name": "both", "url": "https://a/{{a}}{{b}}{{run}}{{rows.name}}" },
+        ],
+    });
+    let known: RestOptions = serde_json::from_value(known).unwrap();
+    SharedState::new(known, 1).unwrap();
+}
+
+#[test]
+fn a_value_lasts_either_for_an_iteration_or_longer() {
+    let take = json!([{ "url": "https://a/", "capture": { "id": "/id" } }]);
+    let step = json!([{ "url": "https://a/" }]);
+    for options in [
+        json!({ "setup": take, "steps": take }),
+        json!({ "userSetup": take, "steps": take }),
+        json!({ "setup": take, "steps": step, "vars": { "id": "1" } }),
+    ] {
+        assert_eq!(
+            message(options),
+            "`id` is a value of `setup` or `userSetup`, which lasts longer than an iteration: use \
+             another name, or `remember`"
+        );
+    }
+    // The values of `teardown` belong to the same request in each iteration.
+    let options = json!({ "steps": take, "teardown": take });
+    let state = SharedState::new(serde_json::from_value(options).unwrap(), 1).unwrap();
+    assert_eq!(state.forgotten.len(), 1);
+}
+
+#[test]
+fn keys_of_a_place_are_checked() {
+    let wrong = |place: Value| {
+        let steps = json!({ "steps": [{ "url": "https://a/", "capture": { "id": place } }] });
+        let options: Result<RestOptions, _> = serde_json::from_value(steps);
+        options.unwrap_err().to_string()
+    };
+    let said = wrong(json!({ "place": "/id", "optionl": true }));
+    assert!(said.contains("unknown field `optionl`"), "{said}");
+    let said = wrong(json!({ "place": "/id", "pick": "frist" }));
+    assert!(said.contains("unknown variant `frist`"), "{said}");
+    assert!(wrong(json!({ "pick": "random" })).contains("missing field `place`"));
+    assert!(wrong(json!(7)).contains("expected a place, or a map"));
 }

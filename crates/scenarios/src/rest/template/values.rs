@@ -83,6 +83,8 @@ pub(in super::super) enum ArgumentError {
 #[derive(Debug, Default)]
 pub(in super::super) struct Scope {
     slots: Vec<String>,
+    /// Slots that a template may use now.
+    visible: Vec<usize>,
     /// Slots that a template uses.
     used: Vec<usize>,
     /// Texts of the counters: equal texts share a counter.
@@ -98,16 +100,35 @@ impl Scope {
         if OWN.contains(&name) {
             return Err(NameError::Reserved(name.to_owned()));
         }
-        Ok(self.find(name).unwrap_or_else(|| {
-            self.slots.push(name.to_owned());
-            self.slots.len() - 1
-        }))
+        let known = self.slots.iter().position(|known| known == name);
+        Ok(match known {
+            Some(slot) => {
+                self.visible.push(slot);
+                slot
+            }
+            None => self.add(name.to_owned()),
+        })
+    }
+
+    fn add(&mut self, name: String) -> usize {
+        self.slots.push(name);
+        self.visible.push(self.slots.len() - 1);
+        self.slots.len() - 1
+    }
+
+    /// Returns the slots that a template may use now.
+    pub(in super::super) fn visible(&self) -> Vec<usize> {
+        self.visible.clone()
+    }
+
+    /// Hides all slots except these. Returns the slots that were visible before.
+    pub(in super::super) fn see(&mut self, visible: Vec<usize>) -> Vec<usize> {
+        std::mem::replace(&mut self.visible, visible)
     }
 
     /// Declares a column of the rows `set` and returns its slot.
     pub(in super::super) fn column(&mut self, set: &str, column: &str) -> usize {
-        self.slots.push(format!("{set}.{column}"));
-        self.slots.len() - 1
+        self.add(format!("{set}.{column}"))
     }
 
     /// Returns whether a template uses this slot.
@@ -116,7 +137,8 @@ impl Scope {
     }
 
     fn find(&self, name: &str) -> Option<usize> {
-        self.slots.iter().position(|known| known == name)
+        let mut visible = self.visible.iter().copied();
+        visible.find(|slot| self.slots[*slot] == name)
     }
 
     /// Creates the state that users share, for a run with this seed.
@@ -173,7 +195,10 @@ impl Scope {
     }
 
     fn unknown(&self, name: &str) -> TemplateError {
-        let known: Vec<&str> = (self.slots.iter().map(String::as_str)).chain(OWN).collect();
+        let slots = self.slots.iter().enumerate();
+        let slots = slots.filter(|(slot, _)| self.visible.contains(slot));
+        let slots = slots.map(|(_, known)| known.as_str());
+        let known: Vec<&str> = slots.chain(OWN).collect();
         let near = nearest(name, &known).map(str::to_owned);
         let name = name.to_owned();
         match near {
@@ -325,6 +350,11 @@ impl Values {
     /// Copies the values that another user knows.
     pub(in super::super) fn begin_with(&mut self, known: &Values) {
         self.slots.clone_from(&known.slots);
+    }
+
+    /// Begins or ends `userSetup`, whose `{{unique}}` differs from those of all iterations.
+    pub(in super::super) fn set_up(&mut self, begins: bool) {
+        self.suffix = if begins { "u" } else { "" };
     }
 
     /// Begins an iteration, and clears these slots.
