@@ -15,6 +15,9 @@ const MOST: usize = 2000;
 /// Beginning of all names.
 const PREFIX: &str = "lucarne_load";
 
+/// Counters of bytes.
+const BYTES: [&str; 4] = ["body_received", "body_sent", "data_received", "data_sent"];
+
 /// Upper bounds of the buckets of histograms, in milliseconds.
 const BOUNDS: [f64; 13] = [
     1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0,
@@ -97,18 +100,24 @@ impl Page<'_> {
     fn figure(&mut self, name: &str, labels: &Labels, figure: Figure<'_>) {
         match figure {
             Figure::Trend(histogram) => self.histogram(name, labels, histogram),
+            // The target may respond again.
+            Figure::Other(Metric::Rate { good, .. }) if name == "target_silent" => {
+                self.one(name, "gauge", labels, good as f64);
+            }
             Figure::Other(Metric::Rate { good, total }) => {
-                let unit = if is_time_share(name) {
-                    "_milliseconds"
+                // Shares of time are in milliseconds.
+                let (unit, per_unit) = if is_time_share(name) {
+                    ("_seconds", 1e3)
                 } else {
-                    ""
+                    ("", 1.0)
                 };
-                let (good, total) = (good as f64, total as f64);
+                let (good, total) = (good as f64 / per_unit, total as f64 / per_unit);
                 self.one(&format!("{name}_true{unit}"), "counter", labels, good);
                 self.one(&format!("{name}_samples{unit}"), "counter", labels, total);
             }
             Figure::Other(Metric::Counter { count }) => {
-                self.one(name, "counter", labels, count as f64);
+                let unit = if BYTES.contains(&name) { "_bytes" } else { "" };
+                self.one(&format!("{name}{unit}"), "counter", labels, count as f64);
             }
             Figure::Other(Metric::Gauge { last, .. }) => self.one(name, "gauge", labels, last),
             Figure::Other(Metric::Trend(histogram)) => self.histogram(name, labels, &histogram),
@@ -208,18 +217,23 @@ fn sample(out: &mut String, name: &str, labels: &Labels, value: f64) {
 
 fn with(labels: &Labels, name: &str, value: &str) -> Labels {
     let mut labels = labels.clone();
-    labels.push(label(name, value));
+    labels.push((name.to_owned(), escaped(value)));
     labels
 }
 
+/// Returns the label of a tag.
 fn label(name: &str, value: &str) -> (String, String) {
-    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
     let name = match name {
         // Names of other labels of the same samples.
         "le" | "check" | "status" | "kind" => format!("tag_{name}"),
         name => name.to_owned(),
     };
-    (allowed(&name), value.replace('\n', "\\n"))
+    (allowed(&name), escaped(value))
+}
+
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    value.replace('\n', "\\n")
 }
 
 /// Replaces the characters that names cannot have.
@@ -282,6 +296,31 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn names_have_the_units_of_their_values() {
+        let mut exposition = Exposition::default();
+        let mut page = Page {
+            series: &mut exposition,
+            families: BTreeMap::new(),
+            dropped: 0,
+        };
+        let rate = |good, total| Figure::Other(Metric::Rate { good, total });
+        let sent = Figure::Other(Metric::Counter { count: 5 });
+        page.figure("data_sent", &Vec::new(), sent);
+        page.figure("target_silent", &Vec::new(), rate(0, 1));
+        page.figure("vu_time_lost", &Vec::new(), rate(1500, 3000));
+        let text = page.finish();
+        for line in [
+            "lucarne_load_data_sent_bytes_total 5",
+            "# TYPE lucarne_load_target_silent gauge",
+            "lucarne_load_target_silent 0",
+            "lucarne_load_vu_time_lost_true_seconds_total 1.5",
+            "lucarne_load_vu_time_lost_samples_seconds_total 3",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
     }
 
     #[test]

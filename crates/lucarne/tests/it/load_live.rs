@@ -66,7 +66,7 @@ fn metrics_are_served_during_the_run() {
     });
     check_exposition(&page).unwrap();
     for part in [
-        "lucarne_load_http_req_duration_seconds_bucket{scenario=\"rest\"",
+        "lucarne_load_http_req_duration_seconds_bucket{op=\"GET /\",scenario=\"rest\",le=\"",
         "lucarne_load_threshold_crossed{threshold=\"http_req_duration: p(95)<60s\"} 0",
         "lucarne_load_series_dropped 0",
     ] {

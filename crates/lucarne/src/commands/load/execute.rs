@@ -45,6 +45,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     run.exposed = metrics.is_some();
     if let Some(address) = metrics
         .as_ref()
+        .filter(|_| !output.quiet)
         .and_then(|listener| listener.local_addr().ok())
     {
         noteln!("metrics: http://{address}/metrics");

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use lucarne_load::Running;
 use lucarne_net::exposition;
 use tokio::task::JoinSet;
@@ -22,8 +22,9 @@ use crate::config::values::{ListenError, listen};
 
 /// Limit of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// Time limit for a client to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit of a connection, which has one request: a client that sends or reads nothing must not
+/// take the place of other clients.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Reasons why metrics cannot be served. The message names the flag.
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +72,10 @@ pub(super) async fn serve(listener: TcpListener, running: &Running) -> Result<()
         });
         connections.spawn(async move {
             let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
+                .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
             // A client that closed the connection early needs no report.
-            let _ = connection.await;
+            let _ = tokio::time::timeout(TIMEOUT, connection).await;
         });
     }
 }
