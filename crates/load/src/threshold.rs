@@ -178,13 +178,13 @@ fn advice(near: &Option<&str>) -> String {
 }
 
 impl Threshold {
-    /// Adapts the threshold to a run whose time is multiplied by `factor`: a minimum count becomes
-    /// smaller, and its delay shorter.
-    pub(crate) fn shorten(&mut self, factor: f64) {
-        self.delay_abort_eval = self.delay_abort_eval.mul_f64(factor);
+    /// Adapts the threshold to a run whose time and number of iterations are multiplied by these
+    /// factors: its delay becomes shorter, and a minimum count smaller.
+    pub fn shorten(&mut self, time: f64, iterations: f64) {
+        self.delay_abort_eval = self.delay_abort_eval.mul_f64(time);
         let floor = matches!(self.operator, Operator::Greater | Operator::GreaterOrEqual);
         if self.aggregation == Aggregation::Count && floor && self.bound > 1.0 {
-            self.bound = (self.bound * factor).floor().max(1.0);
+            self.bound = (self.bound * iterations).floor().max(1.0);
             self.expression = format!("count{}{}", self.operator.sign(), self.bound);
         }
     }

@@ -23,7 +23,7 @@ impl Plan {
         }
         let factor = length.as_secs_f64() / whole.as_secs_f64();
         for threshold in &mut self.thresholds.0 {
-            threshold.shorten(factor);
+            threshold.shorten(factor, factor);
         }
         let scenarios = self.scenarios.iter_mut();
         scenarios
@@ -33,7 +33,8 @@ impl Plan {
 }
 
 impl PlannedScenario {
-    fn end(&self) -> Duration {
+    /// Returns the end of the planned arrivals, relative to the start of the run.
+    pub fn end(&self) -> Duration {
         self.start.saturating_add(self.executor.duration())
     }
 

@@ -9,6 +9,7 @@ mod find;
 mod from_access_log;
 mod from_har;
 mod hammer;
+mod judge;
 mod live_metrics;
 mod merge;
 mod output;

@@ -98,15 +98,19 @@ fn a_wrong_address_of_metrics_is_refused() {
 
 /// Searches with a plan of two requests in proportion 3 to 1, and these flags.
 fn find(executor: &str, flags: &[&str]) -> (i32, String, Option<Json>) {
+    find_with(executor, &target(), "", flags)
+}
+
+/// Searches with further keys of the plan, and a target of requests.
+fn find_with(executor: &str, url: &str, more: &str, flags: &[&str]) -> (i32, String, Option<Json>) {
     let here = temp_dir();
-    let url = target();
     let scenario = |name: &str, rate: u32| {
         let executor = executor.replace("RATE", &rate.to_string());
         format!(
             "  {name}:\n    scenario: rest\n    {executor}\n    options: {{ url: \"{url}\" }}\n"
         )
     };
-    let plan = format!("scenarios:\n{}{}", scenario("a", 3), scenario("b", 1));
+    let plan = format!("scenarios:\n{}{}{more}", scenario("a", 3), scenario("b", 1));
     fs::write(here.path().join("plan.yaml"), plan).unwrap();
     let fixed = [
         "load",
@@ -117,7 +121,7 @@ fn find(executor: &str, flags: &[&str]) -> (i32, String, Option<Json>) {
     ];
     let (code, said) = lucarne(
         here.path(),
-        &[&fixed, &["--output=curve.json"], flags].concat(),
+        &[&fixed[..], &["--output=curve.json"], flags].concat(),
     );
     let curve = fs::read(here.path().join("curve.json")).ok();
     let curve = curve.map(|curve| serde_json::from_slice(&curve).unwrap());
@@ -135,7 +139,15 @@ fn a_search_ends_at_its_highest_rate() {
     let rates: Vec<f64> = rates.map(|step| step["rate"].as_f64().unwrap()).collect();
     // A machine under load can be late, and the search then ends there.
     if code == 99 {
-        assert_has(&said, "the load generator was late");
+        assert_has(&said, "the load generator was the limit");
+        let steps = curve["steps"].as_array().unwrap().iter();
+        assert!(
+            steps
+                .rev()
+                .take(3)
+                .any(|step| step["result"] == "generator"),
+            "{curve}"
+        );
         return;
     }
     assert_eq!(code, 0, "{said}");
@@ -155,6 +167,38 @@ fn an_objective_that_no_rate_meets_has_no_result() {
     assert_eq!(code, 99, "{said}");
     assert_has(&said, "no result: ");
     assert!(curve.unwrap()["rate"].is_null());
+}
+
+#[test]
+fn counts_of_the_plan_are_for_its_whole_duration() {
+    // The plan has 240 requests, and a step has 8.
+    let counts = "thresholds: { http_reqs: count>=200 }\n";
+    let flags = [FAST, "--from=20", "--to=20", "--threads=2"];
+    let (code, said, curve) = find_with(BY_RATE, &target(), counts, &flags);
+    for step in curve.unwrap()["steps"].as_array().unwrap() {
+        let is_met = step["crossed"].is_null() || step["result"] == "generator";
+        assert!(is_met, "{code} {said}");
+    }
+}
+
+#[test]
+fn a_result_on_standard_output_is_only_json() {
+    let here = temp_dir();
+    let plan = format!(
+        "scenarios:\n  s:\n    scenario: rest\n    {}\n    options: {{ url: \"{}\" }}\n",
+        BY_RATE.replace("RATE", "1"),
+        target()
+    );
+    fs::write(here.path().join("plan.yaml"), plan).unwrap();
+    let output = Launch::new(LUCARNE)
+        .args(["load", "find", "plan.yaml", FAST, "--from=20", "--to=20"])
+        .args(["--step-duration=400ms", "--pause=0s", "--output=-"])
+        .directory(here.path())
+        .run()
+        .unwrap();
+    let curve: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!curve["steps"].as_array().unwrap().is_empty());
+    assert_has(&String::from_utf8_lossy(&output.stderr), "20/s");
 }
 
 #[test]

@@ -1,23 +1,26 @@
 //! `lucarne load find`: the highest rate that meets an objective.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lucarne_load::executor::{Rate, Stage};
 use lucarne_load::plan::{Plan, PlannedScenario};
-use lucarne_load::snapshot::LATE;
 use lucarne_load::threshold::Threshold;
-use lucarne_load::{ExecutorConfig, Outcome, Run, Summary, Verdict};
+use lucarne_load::{ExecutorConfig, Outcome, Run, Verdict};
 use serde::Serialize;
 
-use super::exit_code::{exit, misconfigured};
+use super::exit_code::exit;
+use super::judge::{Limits, failure, judge, response_time};
 use super::output::{self, place};
 use super::search::{Found, Step, search};
 use super::{arrivals, execute, plan, settings};
 use crate::commands::duration;
 use crate::runtime;
 use crate::signals::{Signals, Wish};
+
+/// Waits in seconds for a target that does not respond after a step that overloaded it.
+const RETRIES: [u64; 5] = [1, 2, 4, 8, 16];
 
 /// Options of `lucarne load find`.
 #[derive(Debug, clap::Args)]
@@ -119,29 +122,22 @@ pub(super) fn run(options: &Options) -> ExitCode {
         return exit(Verdict::OutputFailed);
     }
     let mut rows = Vec::new();
-    let found = options.search(&mut rows);
-    let result = match found {
-        Ok(found) => found,
-        Err(error) if rows.is_empty() => {
-            crate::commands::failed(&error);
+    let result = options.search(&mut rows);
+    if let Err(error) = &result {
+        crate::commands::failed(error);
+        if rows.is_empty() {
             return exit(error.verdict());
         }
-        Err(error) => {
-            crate::commands::failed(&error);
-            outln!("{}", text(&rows, None));
-            return exit(error.verdict());
-        }
-    };
-    outln!("{}", text(&rows, Some(result)));
-    if let Some(path) = &options.output
-        && let Err(why) = place(path, &options.json(&rows, result))
-    {
+    }
+    let found = result.as_ref().ok().copied();
+    if let Err(why) = options.report(&rows, found) {
         errln!("lucarne: {why}");
         return exit(Verdict::OutputFailed);
     }
     exit(match result {
-        Found::Highest(_) | Found::AtLeast(_) => Verdict::Passed,
-        Found::Generator(_) | Found::Nothing => Verdict::Crossed,
+        Ok(Found::Highest(_) | Found::AtLeast(_)) => Verdict::Passed,
+        Ok(Found::Generator(_) | Found::Nothing) => Verdict::Crossed,
+        Err(error) => error.verdict(),
     })
 }
 
@@ -155,19 +151,56 @@ impl Options {
             return Err(SearchError::NoTime);
         }
         plan::read(&self.plan).ok_or(SearchError::Plan)?;
+        // A rate that no executor can offer is refused before the first step.
+        self.at(to)?;
+        let mut usual = None;
         search(from, to, |rate| {
-            if !rows.is_empty() && !pause(self.pause) {
-                return Err(SearchError::Run {
-                    message: "stopped".into(),
-                    verdict: Verdict::Interrupted,
-                });
+            if !rows.is_empty() {
+                pause(self.pause)?;
             }
-            let outcome = execute::perform(self.at(rate)?, None, |_| Ok(()));
-            let (step, row) = self.judge(rate, &outcome)?;
+            let (outcome, most_users) = self.perform(rate, highest_met(rows).is_some())?;
+            let limits = Limits { most_users, usual };
+            let step = judge(&outcome, &limits, highest_met(rows).is_some());
+            let step = step.ok_or_else(|| SearchError::Run {
+                message: failure(&outcome).unwrap_or_else(|| outcome.verdict.to_string()),
+                verdict: outcome.verdict,
+            })?;
+            if step == Step::Met {
+                usual = usual.or_else(|| response_time(&outcome.summary));
+            }
+            let row = self.row(rate, step, &outcome);
             noteln!("{}", line(&row));
             rows.push(row);
             Ok(step)
         })
+    }
+
+    /// Runs a step. Waits for a target that an earlier step has overloaded. Returns also the
+    /// largest numbers of users of the scenarios.
+    fn perform(&self, rate: f64, may_wait: bool) -> Result<(Outcome, Vec<u64>), SearchError> {
+        let mut waits = RETRIES.iter().filter(|_| may_wait);
+        loop {
+            let run = self.at(rate)?;
+            let executors = run.scenarios.iter().map(|it| it.executor.arrival_rate());
+            let most_users = executors.map(|options| options.map_or(0, |it| it.max_vus));
+            let most_users = most_users.collect();
+            let outcome = execute::perform(run, None, |_| Ok(()));
+            let is_down = outcome.verdict == Verdict::Unreachable && outcome.summary.started == 0;
+            match waits.next().filter(|_| is_down) {
+                Some(seconds) => pause(Duration::from_secs(*seconds))?,
+                None => return Ok((outcome, most_users)),
+            }
+        }
+    }
+
+    /// Prints the steps and the result, and writes them to the file of `--output`.
+    fn report(&self, rows: &[Row], found: Option<Found>) -> Result<(), output::OutputError> {
+        let stdout = self.output.as_deref() == Some(Path::new(output::STDOUT));
+        output::say(&text(rows, found), stdout)?;
+        match &self.output {
+            Some(path) => place(path, &self.json(rows, found)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the run of a step.
@@ -177,6 +210,14 @@ impl Options {
         let rates = plan.scenarios.iter().map(usual_rate);
         let rates = rates.collect::<Result<Vec<f64>, _>>()?;
         let sum: f64 = rates.iter().sum();
+        let ends = plan.scenarios.iter().map(PlannedScenario::end);
+        let time = self
+            .step_duration
+            .div_duration_f64(ends.max().unwrap_or_default());
+        let time = time.min(1.0);
+        for threshold in &mut plan.thresholds.0 {
+            threshold.shorten(time, (time * rate / sum).min(1.0));
+        }
         for (scenario, share) in plan.scenarios.iter_mut().zip(rates) {
             scenario.start = Duration::ZERO;
             scenario.executor = self.executor(&scenario.executor, rate * share / sum);
@@ -206,6 +247,8 @@ impl Options {
     fn executor(&self, planned: &ExecutorConfig, rate: f64) -> ExecutorConfig {
         let mut options = planned.arrival_rate().cloned().unwrap_or_default();
         options.iterations = None;
+        // Arrivals that never start must not make a rate look possible.
+        options.min_achieved = options.min_achieved.max(0.99);
         ExecutorConfig::ConstantArrivalRate {
             rate: Rate::per_second(rate),
             duration: self.step_duration,
@@ -213,19 +256,12 @@ impl Options {
         }
     }
 
-    /// Returns the result of a step.
-    fn judge(&self, rate: f64, outcome: &Outcome) -> Result<(Step, Row), SearchError> {
+    fn row(&self, rate: f64, step: Step, outcome: &Outcome) -> Row {
         let summary = &outcome.summary;
-        let step = match outcome.verdict {
-            Verdict::Passed | Verdict::Unjudged => Step::Met,
-            Verdict::Crossed if summary.started == 0 => return Err(failed(outcome)),
-            Verdict::Crossed if is_late(summary) => Step::Limited,
-            Verdict::Crossed => Step::Missed,
-            _ => return Err(failed(outcome)),
-        };
         let observed = summary.thresholds.iter().take(self.objective.len());
         let crossed = summary.thresholds.iter().find(|it| !it.passed);
-        let row = Row {
+        let crossed = crossed.map(|it| format!("{}: {}", it.metric, it.expression));
+        Row {
             rate,
             result: match step {
                 Step::Met => "met",
@@ -233,21 +269,21 @@ impl Options {
                 Step::Limited => "generator",
             },
             observed: observed.map(|it| it.observed).collect(),
-            crossed: crossed.map(|it| format!("{}: {}", it.metric, it.expression)),
-        };
-        Ok((step, row))
+            crossed: failure(outcome).or(crossed),
+        }
     }
 
-    fn json(&self, rows: &[Row], found: Found) -> String {
+    fn json(&self, rows: &[Row], found: Option<Found>) -> String {
         let objective = |it: &Threshold| format!("{}: {}", it.key, it.expression);
         let curve = Curve {
             objectives: self.objective.iter().map(objective).collect(),
             rate: match found {
-                Found::Highest(rate) | Found::AtLeast(rate) => Some(rate),
-                Found::Generator(rate) => rate,
-                Found::Nothing => None,
+                Some(Found::Highest(rate) | Found::AtLeast(rate)) => Some(rate),
+                Some(Found::Generator(rate)) => rate,
+                Some(Found::Nothing) => None,
+                None => highest_met(rows),
             },
-            at_least: matches!(found, Found::AtLeast(_) | Found::Generator(_)),
+            at_least: !matches!(found, Some(Found::Highest(_) | Found::Nothing)),
             steps: rows,
         };
         // The report contains only types that serde_json can always serialize.
@@ -261,20 +297,30 @@ fn text(rows: &[Row], found: Option<Found>) -> String {
     for row in rows {
         text.push_str(&format!("{}\n", line(row)));
     }
-    let rate = |rate: f64| format!("{}", Rate::per_second(rate.floor()));
+    let rate = |rate: f64| {
+        // Three digits are more than the precision of the search.
+        let step = 10_f64.powi((rate.log10().floor() as i32 - 2).min(0));
+        format!("{}", Rate::per_second((rate / step).floor() * step))
+    };
     text.push_str(&match found {
-        None => "no result: the search was not completed".to_owned(),
+        None => match highest_met(rows) {
+            Some(met) => format!(
+                "highest rate: at least {}; the search was not completed",
+                rate(met)
+            ),
+            None => "no result: the search was not completed".to_owned(),
+        },
         Some(Found::Highest(met)) => format!("highest rate: {}, to 5 %", rate(met)),
         Some(Found::AtLeast(met)) => {
             format!("highest rate: at least {}, the value of --to", rate(met))
         }
         Some(Found::Generator(Some(met))) => format!(
-            "highest rate: at least {}; beyond it, the load generator was late: use more \
-             threads or machines",
+            "highest rate: at least {}; beyond it, the load generator was the limit: use more \
+             threads, users (maxVUs), ports or machines",
             rate(met)
         ),
         Some(Found::Generator(None)) => {
-            "no result: the load generator was late at --from".to_owned()
+            "no result: the load generator was the limit at --from".to_owned()
         }
         Some(Found::Nothing) => "no result: --from does not meet the objective".to_owned(),
     });
@@ -303,39 +349,42 @@ fn usual_rate(scenario: &PlannedScenario) -> Result<f64, SearchError> {
     }
 }
 
-fn failed(outcome: &Outcome) -> SearchError {
-    let error = outcome.error.clone();
-    SearchError::Run {
-        message: error.unwrap_or_else(|| outcome.verdict.to_string()),
-        verdict: outcome.verdict,
-    }
+/// Returns the highest rate that met the objective twice.
+fn highest_met(rows: &[Row]) -> Option<f64> {
+    let met = |rate: f64| {
+        rows.iter()
+            .filter(|it| it.rate == rate && it.result == "met")
+            .count()
+    };
+    let rates = rows.iter().map(|row| row.rate);
+    rates.filter(|rate| met(*rate) > 1).reduce(f64::max)
 }
 
-/// Returns whether the load generator delayed iterations.
-fn is_late(summary: &Summary) -> bool {
-    let delay = summary.select("iteration_start_delay", &[]);
-    let p99 = delay
-        .as_ref()
-        .and_then(|delay| Some(delay.trend()?.percentile(99.0)));
-    p99.is_some_and(|p99| p99 >= LATE)
-}
-
-/// Pauses, and returns whether the search continues after the pause.
-fn pause(time: Duration) -> bool {
+/// Pauses.
+///
+/// # Errors
+/// A signal has ended the pause, and the search.
+fn pause(time: Duration) -> Result<(), SearchError> {
     let stopped = runtime::run_here(async move {
         let mut signals = Signals::listen()?;
         let end = tokio::time::Instant::now() + time;
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(end) => return Ok(true),
+                () = tokio::time::sleep_until(end) => return Ok(false),
                 wish = signals.next() => if let Wish::Stop(_) = wish {
-                    return Ok(false);
+                    return Ok(true);
                 },
             }
         }
     });
     // Without handlers, a signal ends the process.
-    stopped.unwrap_or(true)
+    match stopped {
+        Ok(true) => Err(SearchError::Run {
+            message: "stopped".into(),
+            verdict: Verdict::Interrupted,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn line(row: &Row) -> String {
@@ -352,4 +401,26 @@ fn line(row: &Row) -> String {
         observed.join("  "),
         crossed.unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_before_an_error_are_a_result() {
+        let row = |rate, result| Row {
+            rate,
+            result,
+            observed: Vec::new(),
+            crossed: None,
+        };
+        let rows = [row(0.5, "met"), row(0.5, "met"), row(1.0, "met")];
+        assert_eq!(highest_met(&rows), Some(0.5));
+        let last = |found| text(&rows, found).lines().next_back().map(str::to_owned);
+        let said = "highest rate: at least 0.5/s; the search was not completed";
+        assert_eq!(last(None).as_deref(), Some(said));
+        let said = "highest rate: 123/s, to 5 %";
+        assert_eq!(last(Some(Found::Highest(123.9))).as_deref(), Some(said));
+    }
 }

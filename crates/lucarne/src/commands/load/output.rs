@@ -13,7 +13,7 @@ use crate::commands::{FlagError, atomic};
 use crate::output::terminal_closed;
 
 /// File name that stands for standard output.
-const STDOUT: &str = "-";
+pub(super) const STDOUT: &str = "-";
 
 /// Format of the summary at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -231,7 +231,7 @@ pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
     Ok(summary)
 }
 
-fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
+pub(super) fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
     if elsewhere {
         print(io::stderr().lock(), text)
     } else {

@@ -52,7 +52,8 @@ pub(super) fn search<E>(
     }
 }
 
-/// Returns the result of two equal steps out of at most three.
+/// Returns the result of two equal steps out of at most three. Three different results are no
+/// result, like a limit of the load generator.
 fn confirmed<E>(rate: f64, step: &mut impl FnMut(f64) -> Result<Step, E>) -> Result<Step, E> {
     let first = step(rate)?;
     let second = step(rate)?;
@@ -60,7 +61,11 @@ fn confirmed<E>(rate: f64, step: &mut impl FnMut(f64) -> Result<Step, E>) -> Res
         return Ok(first);
     }
     let third = step(rate)?;
-    Ok(if third == first { first } else { second })
+    Ok(if third == first || third == second {
+        third
+    } else {
+        Step::Limited
+    })
 }
 
 #[cfg(test)]
@@ -109,15 +114,29 @@ mod tests {
         let found = search(100.0, 20_000.0, |rate| {
             steps += 1;
             let wrong = steps % 4 == 1;
-            Ok::<_, ()>(match (rate <= 1000.0) != wrong {
-                true => Step::Met,
-                false => Step::Missed,
+            Ok::<_, ()>(if (rate <= 1000.0) != wrong {
+                Step::Met
+            } else {
+                Step::Missed
             })
         });
         let Ok(Found::Highest(rate)) = found else {
             panic!("{found:?}");
         };
         assert!((950.0..=1000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn two_equal_steps_of_three_are_the_result() {
+        let all = [Step::Met, Step::Missed, Step::Limited];
+        let triples = all.map(|first| all.map(|second| all.map(|third| [first, second, third])));
+        for triple in triples.into_iter().flatten().flatten() {
+            let mut steps = triple.into_iter();
+            let result = confirmed(1.0, &mut |_| steps.next().ok_or(()));
+            let twice = |step: &Step| triple.iter().filter(|it| *it == step).count() > 1;
+            let expected = all.into_iter().find(twice).unwrap_or(Step::Limited);
+            assert_eq!(result, Ok(expected), "{triple:?}");
+        }
     }
 
     #[test]
