@@ -94,6 +94,32 @@ fn a_browser_session_becomes_steps() {
 }
 
 #[test]
+fn credentials_of_a_session_stay_out_of_the_plan() {
+    let mut form = entry("POST", "https://me:hush@a.test/login", "", 200);
+    form["request"]["headers"] = json!([
+        { "name": "Referer", "value": "https://a.test/?token=hush" },
+        { "name": "Accept", "value": "text/html" },
+        { "name": "accept", "value": "text/plain" },
+    ]);
+    form["request"]["postData"] = json!({
+        "mimeType": "application/x-www-form-urlencoded",
+        "params": [{ "name": "user", "value": "a b" }, { "name": "password", "value": "hush" }],
+    });
+    let (code, said, plan) = written("from-har", &har(json!([form])), &[]);
+    let plan = plan.unwrap();
+    assert_eq!(code, 0, "{said}");
+    assert!(!plan.contains("hush"), "{plan}");
+    for part in [
+        "baseUrl: \"https://a.test\"",
+        "\"Accept\": \"text/html, text/plain\"",
+        "body: \"user=a+b&password=${RECORDED_PASSWORD}\"",
+        "\"Referer\": \"https://a.test/?token=${RECORDED_TOKEN}\"",
+    ] {
+        assert_has(&plan, part);
+    }
+}
+
+#[test]
 fn files_that_are_no_session_are_refused() {
     let file = har(json!([entry("GET", "file:///etc/passwd", "", 200)]));
     for (content, expected) in [

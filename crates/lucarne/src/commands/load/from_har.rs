@@ -90,6 +90,16 @@ struct PostData {
     mime_type: String,
     #[serde(default)]
     text: String,
+    /// Fields of a form, in place of its text.
+    #[serde(default)]
+    params: Vec<Param>,
+}
+
+#[derive(Deserialize)]
+struct Param {
+    name: String,
+    #[serde(default)]
+    value: String,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +160,7 @@ fn plan(file: &Path, include: &[String]) -> Result<String, HarError> {
             url: url.chars().take(200).collect(),
         })?);
     }
-    let base = origin(&urls[0]).to_owned();
+    let base = origin(&urls[0]);
     let first = urls[0].host_str().unwrap_or_default().to_owned();
     let is_own = |url: &Url| {
         let host = url.host_str().unwrap_or_default();
@@ -218,14 +228,19 @@ impl Request {
             let replaced = sets_cookies && name == "cookie";
             !name.starts_with(':') && !replaced && !LEFT_OUT.contains(&name.as_str())
         });
-        let headers = headers.map(|header| {
-            (
-                header.name.clone(),
-                variables.value(&header.name, &header.value),
-            )
-        });
-        let headers = headers.collect();
-        let post = self.post_data.as_ref();
+        let mut distinct: Vec<(String, String)> = Vec::new();
+        for Header { name, value } in headers {
+            let value = variables.header(name, value);
+            let mut known = distinct.iter_mut();
+            match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                Some((_, known)) => {
+                    let is_cookie = name.eq_ignore_ascii_case("cookie");
+                    known.push_str(if is_cookie { "; " } else { ", " });
+                    known.push_str(&value);
+                }
+                None => distinct.push((name.clone(), value)),
+            }
+        }
         Recorded {
             name: Recorded::name_of(&self.method, url.path()),
             method: self.method.clone(),
@@ -234,10 +249,35 @@ impl Request {
             } else {
                 format!("{own}{path}")
             },
-            headers,
-            body: post.map(|post| body(variables, &post.mime_type, &post.text)),
+            headers: distinct,
+            body: self
+                .post_data
+                .as_ref()
+                .and_then(|post| post.body(variables)),
             expect: vec![status],
             ..Recorded::default()
         }
+    }
+}
+
+impl PostData {
+    /// Returns the body for the plan; `None` if the recording lacks its text.
+    fn body(&self, variables: &mut Variables) -> Option<String> {
+        if !self.text.is_empty() || self.params.is_empty() {
+            return Some(body(variables, &self.mime_type, &self.text));
+        }
+        if self.mime_type.contains("multipart") {
+            noteln!(
+                "left out a body of {}: the recording has only its fields",
+                self.mime_type
+            );
+            return None;
+        }
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        for Param { name, value } in &self.params {
+            form.append_pair(name, value);
+        }
+        let kind = "application/x-www-form-urlencoded";
+        Some(body(variables, kind, &form.finish()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use url::{Position, Url};
+use url::Url;
 
 /// Parts of names whose values are credentials.
 const SECRETS: &[&str] = &[
@@ -31,6 +31,17 @@ impl Variables {
             self.of(name, value)
         } else {
             plain(value)
+        }
+    }
+
+    /// Returns the value of a header field for the plan, which may be a URL with credentials.
+    pub(super) fn header(&mut self, name: &str, value: &str) -> String {
+        let url = Url::parse(value).ok();
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+        let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
+        match url.filter(|url| url.query().is_some() || has_user(url)) {
+            Some(url) if !is_secret(name) => format!("{}{}", origin(&url), self.path(&url)),
+            _ => self.value(name, value),
         }
     }
 
@@ -95,12 +106,12 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// Returns a body of the content type `kind`, with variables for credentials in its fields.
+/// Returns a body of the content type `kind`, with variables for credentials in its fields. Another
+/// body that names a credential is a variable as a whole.
 pub(super) fn body(variables: &mut Variables, kind: &str, text: &str) -> String {
-    if kind.contains("json")
-        && let Ok(mut value) = serde_json::from_str(text)
-    {
-        hide(variables, &mut value);
+    let is_json = kind.contains("json") || text.starts_with(['{', '[']);
+    if is_json && let Ok(mut value) = serde_json::from_str(text) {
+        hide(variables, None, &mut value);
         return value.to_string();
     }
     if kind.contains("x-www-form-urlencoded") {
@@ -110,22 +121,27 @@ pub(super) fn body(variables: &mut Variables, kind: &str, text: &str) -> String 
         });
         return pairs.collect::<Vec<_>>().join("&");
     }
-    plain(text)
+    if is_secret(text) {
+        variables.of("body", text)
+    } else {
+        plain(text)
+    }
 }
 
-fn hide(variables: &mut Variables, value: &mut serde_json::Value) {
+/// Replaces the texts of credentials in JSON, which are below the name `secret`, by variables.
+fn hide(variables: &mut Variables, secret: Option<&str>, value: &mut serde_json::Value) {
     use serde_json::Value::{Array, Object, String as Text};
     match value {
-        Array(items) => items.iter_mut().for_each(|item| hide(variables, item)),
+        Array(items) => items
+            .iter_mut()
+            .for_each(|item| hide(variables, secret, item)),
         Object(entries) => {
             for (name, value) in entries {
-                match value {
-                    Text(text) => *text = variables.value(name, text),
-                    other => hide(variables, other),
-                }
+                let own = is_secret(name).then_some(name.as_str());
+                hide(variables, own.or(secret), value);
             }
         }
-        Text(text) => *text = plain(text),
+        Text(text) => *text = variables.value(secret.unwrap_or_default(), text),
         _ => {}
     }
 }
@@ -245,9 +261,9 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns scheme, host and port of a URL.
-pub(super) fn origin(url: &Url) -> &str {
-    &url[..Position::BeforePath]
+/// Returns scheme, host and port of a URL, without its credentials.
+pub(super) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
 }
 
 #[cfg(test)]
@@ -286,6 +302,38 @@ mod tests {
         assert_eq!(
             body(&mut variables, "application/x-www-form-urlencoded", form),
             "user=a&password=${RECORDED_PASSWORD}"
+        );
+    }
+
+    #[test]
+    fn credentials_in_urls_and_in_other_bodies_become_variables() {
+        let mut variables = Variables::default();
+        let mut header = |name: &str, value: &str| variables.header(name, value);
+        assert_eq!(
+            header("Referer", "https://me:hush@a.test/x?token=hush&q=1#f"),
+            "https://a.test/x?token=${RECORDED_TOKEN}&q=1"
+        );
+        for unchanged in ["https://a.test", "https://a.test/x", "text/html"] {
+            assert_eq!(header("Origin", unchanged), unchanged);
+        }
+        assert_eq!(header("Authorization", "hush"), "${RECORDED_AUTHORIZATION}");
+        let url: Url = "https://me:hush@a.test:8443/x".parse().unwrap();
+        assert_eq!(origin(&url), "https://a.test:8443");
+        let mut of = |kind: &str, text: &str| body(&mut variables, kind, text);
+        let multipart = "--x\r\nContent-Disposition: form-data; name=\"Password\"\r\n\r\nhush\r\n";
+        assert_eq!(
+            of("multipart/form-data; boundary=x", multipart),
+            "${RECORDED_BODY}"
+        );
+        assert_eq!(of("text/xml", "<token>hush</token>"), "${RECORDED_BODY__2}");
+        assert_eq!(of("text/plain", "hello"), "hello");
+        assert_eq!(
+            of("text/plain", r#"{"credentials":["hush",{"id":"hush2"}]}"#),
+            r#"{"credentials":["${RECORDED_CREDENTIALS}",{"id":"${RECORDED_CREDENTIALS__2}"}]}"#
+        );
+        assert_eq!(
+            of("application/json", "{\"secret\": "),
+            "${RECORDED_BODY__3}"
         );
     }
 }
