@@ -57,8 +57,9 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Reads the logs of earlier lists from the lock, and then the lists, at once and at intervals.
-    /// A list that does not respond delays no other list.
+    /// Reads the logs of earlier lists from the lock, and then the lists, at once and at intervals:
+    /// no list can replace the key of an earlier log. A list that does not respond delays no other
+    /// list.
     pub(crate) fn follow(settings: &WitnessSettings, service: &Arc<WitnessService>) -> Self {
         let (again, woken) = watch::channel(());
         let mut tasks = JoinSet::new();
@@ -66,12 +67,18 @@ impl Lists {
             remaining: AtomicUsize::new(settings.lists.len() + 1),
             service: Arc::clone(service),
         });
-        tasks.spawn(read_memory(Arc::clone(service), Arc::clone(&first)));
-        for list in &settings.lists {
-            let place = list.value.clone();
-            let (service, first) = (Arc::clone(service), Arc::clone(&first));
-            tasks.spawn(follow(place, service, first, woken.clone()));
-        }
+        let places = settings.lists.iter().map(|list| list.value.clone());
+        let places: Vec<_> = places.collect();
+        let service = Arc::clone(service);
+        tasks.spawn(async move {
+            read_memory(&service, &first).await;
+            let mut following = JoinSet::new();
+            for place in places {
+                let (service, first) = (Arc::clone(&service), Arc::clone(&first));
+                following.spawn(follow(place, service, first, woken.clone()));
+            }
+            following.join_all().await;
+        });
         Lists {
             again,
             _tasks: tasks,
@@ -99,7 +106,7 @@ impl First {
     }
 }
 
-async fn read_memory(service: Arc<WitnessService>, first: Arc<First>) {
+async fn read_memory(service: &WitnessService, first: &First) {
     loop {
         match service.witness().remembered().await {
             Ok(logs) => {
@@ -213,5 +220,55 @@ pub(crate) async fn look(settings: &WitnessSettings, report: &mut Report) {
         for problem in problems {
             report.warning(line, "witness.loglists", format!("{name}: {problem}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_cosign::{LogKeys, TrustedKey};
+    use lucarne_storage::MemoryLock;
+    use lucarne_testkit::{SignedLog, in_time};
+    use lucarne_tlog::Cosigner;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::Located;
+
+    #[tokio::test]
+    async fn no_list_is_read_before_the_logs_of_earlier_lists() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/list", listener.local_addr().unwrap());
+        let prefix = || Located {
+            value: crate::prefix::prefix("http://w.example/w/").unwrap(),
+            line: None,
+        };
+        let settings = WitnessSettings {
+            submission: prefix(),
+            monitoring: prefix(),
+            cosigners: Arc::new([Cosigner::ed25519("w.example", &[2; 32]).unwrap()]),
+            secret: None,
+            logs: LogKeys::default(),
+            lists: vec![Located {
+                value: Place::Url(url),
+                line: None,
+            }],
+            directory: None,
+        };
+        let memory = MemoryLock::new();
+        let lock: Arc<dyn Lock> = Arc::new(memory.clone());
+        let service = open(&settings, &lock, &mut Registry::default()).unwrap();
+        let witness = service.witness();
+        let key = SignedLog::new("log.example", 0).key.verifier().clone();
+        let log = ("log.example".to_owned(), Arc::new(TrustedKey::Note(key)));
+        witness.remember(&[log]).await.unwrap();
+
+        memory.fail(Some("it does not respond"));
+        let _lists = Lists::follow(&settings, &service);
+        let early = timeout(Duration::from_millis(500), listener.accept()).await;
+        assert!(early.is_err(), "a list is read before the lock responds");
+        memory.fail(None);
+        let read = in_time("the list is read", listener.accept()).await;
+        read.unwrap();
+        assert!(witness.logs().of("log.example").is_some());
     }
 }
