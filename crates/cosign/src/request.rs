@@ -56,7 +56,8 @@ pub enum Malformed {
     Checkpoint(#[from] CheckpointError),
 }
 
-/// A request to cosign a checkpoint. `Display` writes the body that [`parse`](Self::parse) reads.
+/// A request to cosign a checkpoint. `Display` writes the body that [`parse`](Self::parse) reads,
+/// without repeated signature lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddCheckpoint {
     /// Size of the previous checkpoint.
@@ -151,10 +152,18 @@ fn hashes(lines: &[&str]) -> Result<Vec<Hash>, Malformed> {
 }
 
 fn checkpoint(note: &str) -> Result<(SignedNote, Checkpoint), Malformed> {
-    let note = SignedNote::parse(note.as_bytes())?;
+    let mut note = SignedNote::parse(note.as_bytes())?;
     if note.signatures.len() > MAX_SIGNATURES {
         return Err(Malformed::Signatures(note.signatures.len()));
     }
+    // The verification of a copy would cost the same time again.
+    let mut different = Vec::new();
+    for line in note.signatures {
+        if !different.contains(&line) {
+            different.push(line);
+        }
+    }
+    note.signatures = different;
     let (checkpoint, _) = Checkpoint::parse_extended(&note.text)?;
     Ok((note, checkpoint))
 }

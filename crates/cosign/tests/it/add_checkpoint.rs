@@ -257,10 +257,20 @@ fn malformed_bodies() {
     assert_eq!(AddCheckpoint::parse(full.to_string().as_bytes()), Ok(full));
     let lines = |lines: usize| {
         let mut request = good.clone();
-        request.note.signatures = vec![good.note.signatures[0].clone(); lines];
+        let line = |number: usize| NoteSignature {
+            key_id: [number as u8; 4],
+            ..good.note.signatures[0].clone()
+        };
+        request.note.signatures = (0..lines).map(line).collect();
         request
     };
     let full = lines(64);
+    let mut repeated = full.clone();
+    repeated.note.signatures.truncate(32);
+    let expected = Ok(repeated.clone());
+    repeated.note.signatures.extend_from_within(..);
+    let parsed = AddCheckpoint::parse(repeated.to_string().as_bytes());
+    assert_eq!(parsed, expected, "a repeated line is verified once");
     assert_eq!(AddCheckpoint::parse(full.to_string().as_bytes()), Ok(full));
     let larger = AddCheckpoint {
         old: 14,
