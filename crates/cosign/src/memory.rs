@@ -27,6 +27,10 @@ const CT_LOGS: &str = "ct_logs";
 /// Number of attempts to replace a value that other processes replace at the same time.
 const ATTEMPTS: usize = 8;
 
+/// The reason and remedy for a lock without the value of this witness.
+pub(crate) const NO_STATE: &str = "the lock has no state of this witness: restore the newest lock, \
+     or, if the name has never cosigned, run `lucarne init`";
+
 /// The reasons why the logs are not read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
@@ -36,16 +40,40 @@ pub enum MemoryError {
     /// The value is not JSON.
     #[error("the list of known logs in the lock is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
+    /// The lock was lost, or the witness was never created.
+    #[error("{NO_STATE}")]
+    NoState,
 }
 
 impl Witness {
+    /// Creates the value of a witness that has never cosigned. Returns `false` if the value exists.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn create(&self) -> Result<bool, LockError> {
+        match self.lock().create(&self.lock_key(KIND, ""), b"{}").await {
+            Ok(()) => Ok(true),
+            Err(LockError::Exists { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the lock has the value of this witness. Without the value, the records of
+    /// the witness may be lost: it must not cosign.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn exists(&self) -> Result<bool, LockError> {
+        Ok(self.lock().load(&self.lock_key(KIND, "")).await?.is_some())
+    }
+
     /// Returns the logs of earlier lists with their keys. Keys that cannot be used are left out.
     ///
     /// # Errors
     /// [`MemoryError`].
     pub async fn remembered(&self) -> Result<Vec<ListedLog>, MemoryError> {
         let stored = self.lock().load(&self.lock_key(KIND, "")).await?;
-        Ok(logs(&parse(stored.as_deref())?))
+        Ok(logs(&parse(&stored.ok_or(MemoryError::NoState)?)?))
     }
 
     /// Adds logs to those that [`remembered`](Self::remembered) returns. Known logs stay as they
@@ -58,31 +86,24 @@ impl Witness {
         let mut attempts = 0;
         loop {
             let stored = self.lock().load(&lock_key).await?;
-            let mut value = parse(stored.as_deref())?;
+            let old = stored.ok_or(MemoryError::NoState)?;
+            let mut value = parse(&old)?;
             if !add(&mut value, added) {
                 return Ok(());
             }
             let new = serde_json::to_vec(&value)?;
-            let swapped = match &stored {
-                Some(old) => self.lock().replace(&lock_key, old, &new).await,
-                None => self.lock().create(&lock_key, &new).await,
-            };
-            match swapped {
-                Err(LockError::Conflict { .. } | LockError::Exists { .. })
-                    if attempts < ATTEMPTS =>
-                {
-                    attempts += 1;
-                }
+            match self.lock().replace(&lock_key, &old, &new).await {
+                Err(LockError::Conflict { .. }) if attempts < ATTEMPTS => attempts += 1,
                 swapped => return Ok(swapped?),
             }
         }
     }
 }
 
-fn parse(stored: Option<&[u8]>) -> Result<Map<String, Value>, serde_json::Error> {
+fn parse(stored: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match stored {
-        None | Some([]) => Ok(Map::new()),
-        Some(json) => serde_json::from_slice(json),
+        [] => Ok(Map::new()),
+        json => serde_json::from_slice(json),
     }
 }
 

@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 pub(crate) use self::record::{Record, Recorded, Slot};
 use crate::evidence::{Contradiction, Evidence};
 use crate::logs::{ListedLog, LogKeys};
+use crate::memory::NO_STATE;
 use crate::request::{AddCheckpoint, Malformed, SignSubtree};
 
 /// Number of attempts to replace a record that other processes replace at the same time.
@@ -98,6 +99,9 @@ pub enum Refusal {
     /// The clock is behind the latest cosignature by this number of seconds (status 503).
     #[error("the clock of the witness is {0} s behind its latest cosignature: correct the clock")]
     Clock(u64),
+    /// The lock has no value of this witness (status 503).
+    #[error("{NO_STATE}")]
+    NoState,
     /// The lock failed (status 503).
     #[error(transparent)]
     Lock(#[from] LockError),

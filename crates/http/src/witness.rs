@@ -53,6 +53,8 @@ pub struct WitnessService {
     metrics: WitnessMetrics,
     /// Whether the logs of all lists were read since the start.
     is_complete: AtomicBool,
+    /// Whether the lock had the value of this witness.
+    exists: AtomicBool,
     /// The lists that could not be read, each with the reason.
     failed_lists: Mutex<BTreeMap<String, String>>,
     /// Time and result of the last check of the lock. Concurrent requests wait for one check.
@@ -177,6 +179,7 @@ impl WitnessService {
             monitoring_prefix,
             metrics,
             is_complete: AtomicBool::new(false),
+            exists: AtomicBool::new(false),
             failed_lists: Mutex::default(),
             checked: tokio::sync::Mutex::default(),
         };
@@ -242,8 +245,13 @@ impl WitnessService {
         {
             return failure.clone();
         }
-        let failure = match timeout(CHECK_TIMEOUT, self.witness.check()).await {
+        let check = async {
+            self.witness.check().await?;
+            self.check_state().await
+        };
+        let failure = match timeout(CHECK_TIMEOUT, check).await {
             Ok(Ok(())) => None,
+            Ok(Err(missing @ Refusal::NoState)) => Some(missing.to_string()),
             Ok(Err(error)) => {
                 tracing::warn!("the health check of the witness failed: {error}");
                 Some("not writable".to_owned())
@@ -252,6 +260,18 @@ impl WitnessService {
         };
         *checked = Some((Instant::now(), failure.clone()));
         failure
+    }
+
+    /// Verifies that the lock has the value of this witness. A lock that lost its records must not
+    /// cosign another history.
+    async fn check_state(&self) -> Result<(), Refusal> {
+        if !self.exists.load(Ordering::Relaxed) {
+            if !self.witness.exists().await? {
+                return Err(Refusal::NoState);
+            }
+            self.exists.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Returns the logs with contradictions.
@@ -342,6 +362,7 @@ impl WitnessService {
 
     async fn add_checkpoint(&self, body: &[u8]) -> Result<Vec<NoteSignature>, Refusal> {
         let request = AddCheckpoint::parse(body)?;
+        self.check_state().await?;
         let added = self.witness.add_checkpoint(&request, now_ms() / 1000).await;
         let (origin, size) = (&request.checkpoint.origin, request.checkpoint.size);
         tracing::debug!(origin, size, added = added.is_ok(), "add-checkpoint");
@@ -469,7 +490,7 @@ pub(crate) fn refused(refusal: Refusal) -> Response {
             later(&detail)
         }
         // The text of these errors has places and data of this machine.
-        Refusal::Lock(_) => {
+        Refusal::Lock(_) | Refusal::NoState => {
             tracing::error!("the witness has not cosigned: {detail}");
             later("the lock of the witness does not respond")
         }

@@ -39,15 +39,22 @@ pub(crate) fn open(
     lock: &Arc<dyn Lock>,
     registry: &mut Registry,
 ) -> Result<Arc<WitnessService>> {
-    let cosigners = Arc::clone(&settings.cosigners);
-    let witness = Witness::new(cosigners, settings.logs.clone(), Arc::clone(lock))
-        .context("cannot start the witness")?;
     Ok(WitnessService::new(
-        Arc::new(witness),
+        Arc::new(of(settings, lock)?),
         settings.submission.value.url.clone(),
         settings.monitoring.value.url.clone(),
         registry,
     ))
+}
+
+/// Returns the witness of these settings.
+///
+/// # Errors
+/// If its keys and logs do not fit together.
+pub(crate) fn of(settings: &WitnessSettings, lock: &Arc<dyn Lock>) -> Result<Witness> {
+    let cosigners = Arc::clone(&settings.cosigners);
+    Witness::new(cosigners, settings.logs.clone(), Arc::clone(lock))
+        .context("cannot start the witness")
 }
 
 /// The tasks that read log lists. Dropping the value ends them.
@@ -260,6 +267,7 @@ mod tests {
         let witness = service.witness();
         let key = SignedLog::new("log.example", 0).key.verifier().clone();
         let log = ("log.example".to_owned(), Arc::new(TrustedKey::Note(key)));
+        witness.create().await.unwrap();
         witness.remember(&[log]).await.unwrap();
 
         memory.fail(Some("it does not respond"));

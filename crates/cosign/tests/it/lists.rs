@@ -1,6 +1,6 @@
 //! Log lists, and the logs of earlier lists in the lock.
 
-use lucarne_cosign::{InvalidWitness, ListedLog, LogList, Skipped};
+use lucarne_cosign::{InvalidWitness, ListedLog, LogList, MemoryError, Skipped};
 use lucarne_ct::LogKey;
 
 use super::*;
@@ -94,12 +94,23 @@ fn lists_of_ct_logs() {
 async fn logs_of_lists_are_remembered() {
     let lock = memory();
     let one = witness(&[ORIGIN], lock.clone());
+    let added = [parse("example.com/foo", VKEY)];
+    // Only `create` creates the value, because the lock may be lost.
+    let lost = [one.remembered().await.map(drop), one.remember(&added).await];
+    assert!(
+        lost.iter()
+            .all(|it| matches!(it, Err(MemoryError::NoState)))
+    );
+    assert!(!one.exists().await.unwrap());
+    assert_eq!(
+        [one.create().await.unwrap(), one.create().await.unwrap()],
+        [true, false]
+    );
+    assert!(one.exists().await.unwrap());
     assert!(one.remembered().await.unwrap().is_empty());
     let ct = LogKey::from_seed(&[7; 32]).unwrap();
     let ct = base64_simd::STANDARD.encode_to_string(ct.public_key_spki());
-    one.remember(&[parse("example.com/foo", VKEY)])
-        .await
-        .unwrap();
+    one.remember(&added).await.unwrap();
     // A known log keeps its key.
     let other_key = ml_dsa("example.com/foo");
     let added = [
@@ -145,7 +156,10 @@ async fn logs_of_lists_are_remembered() {
     assert_eq!(two.logs().origins().len(), 2);
     let keys = vec![Cosigner::ed25519("witness.example/w2", &[9; 32]).unwrap()];
     let other = Witness::new(keys, super::known(&[]), Arc::new(lock.clone())).unwrap();
-    assert!(other.remembered().await.unwrap().is_empty());
+    assert!(matches!(
+        other.remembered().await,
+        Err(MemoryError::NoState)
+    ));
 }
 
 /// The fields of Sunlight that this witness does not use stay.

@@ -11,7 +11,7 @@ use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::creation::kept_or_new_lock;
-use crate::{files, inception, open, runtime};
+use crate::{files, inception, open, runtime, witness};
 
 /// Creates the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
@@ -51,6 +51,17 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
         match log(settings, place, &lock).await {
             Ok(line) => said.push(line),
             Err(error) => failures.push(causes(&error)),
+        }
+    }
+    if let Some(settings) = &config.witness {
+        match witness::of(settings, &lock)?.create().await {
+            Ok(true) => said.push(format!(
+                "created witness {}: use it only if this name has never cosigned; otherwise \
+                 restore the newest lock",
+                settings.name()
+            )),
+            Ok(false) => said.push(format!("kept witness {}", settings.name())),
+            Err(error) => failures.push(causes(&error.into())),
         }
     }
     lock.close().await;

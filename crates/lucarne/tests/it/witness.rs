@@ -347,7 +347,16 @@ fn a_witness_needs_its_section_and_no_log() {
     let (code, said) = lucarne(log.path(), &["witness", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1);
     assert_has(&said, "run `lucarne serve`");
-    // `serve` serves both.
+    // `serve` serves both, after `init`: a new lock must not be the lost lock of a witness.
+    let init = || lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    for said in [
+        "created witness witness.example",
+        "kept witness witness.example",
+    ] {
+        let (code, output) = init();
+        assert_eq!(code, 0, "{output}");
+        assert_has(&output, said);
+    }
     let mut server = log.start().unwrap();
     run(async {
         ready(&log).await;

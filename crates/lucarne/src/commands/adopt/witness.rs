@@ -16,7 +16,7 @@ use super::Findings;
 use super::options::Adopt;
 use crate::causes::causes;
 use crate::config::{Config, WitnessSettings};
-use crate::open;
+use crate::{open, witness};
 
 /// Checks keys, lock and public files of the witness.
 pub(super) async fn adopt(
@@ -70,10 +70,10 @@ pub(crate) async fn opened(
     settings: &WitnessSettings,
 ) -> Result<(Arc<dyn Lock>, Witness)> {
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await?;
-    let cosigners = Arc::clone(&settings.cosigners);
-    let witness = Witness::new(cosigners, settings.logs.clone(), Arc::clone(&lock))?;
-    let remembered = witness.remembered().await?;
-    witness.add_logs(remembered);
+    let witness = witness::of(settings, &lock)?;
+    if witness.exists().await? {
+        witness.add_logs(witness.remembered().await?);
+    }
     Ok((lock, witness))
 }
 
@@ -132,9 +132,9 @@ async fn records(witness: &Witness, settings: &WitnessSettings) -> Result<(u64, 
         }
     }
     ensure!(
-        logs.origins().len() > 0,
-        "the lock has no logs of this witness, and the configuration has no `logs`: correct \
-         `checkpoints`, `name` or `secret`"
+        witness.exists().await?,
+        "the lock has no logs of this witness: correct `checkpoints`, `name` or `secret`, or \
+         restore the newest lock"
     );
     let said = format!(
         "{} of this witness, {cosigned} of them cosigned",

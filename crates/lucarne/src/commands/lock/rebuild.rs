@@ -17,7 +17,7 @@ use crate::commands::{failed, looking, sound};
 use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::creation::kept_or_new_lock;
 use crate::files::is_absent;
-use crate::{inception, open, runtime};
+use crate::{inception, open, runtime, witness};
 
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
@@ -91,7 +91,7 @@ async fn rebuild(
         None => lock.create(&id, &checkpoint).await?,
         Some(old) => lock.replace(&id, old, &checkpoint).await?,
     }
-    let others = others_without(config, log, &*lock).await?;
+    let others = others_without(config, log, &lock).await?;
     lock.close().await;
     Ok(format!(
         "the lock of log `{name}` in {} is now at {}, signed at {}\n{}{others}",
@@ -177,17 +177,32 @@ fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result
     Ok(())
 }
 
-/// Describes the other logs that the lock does not contain.
-async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> Result<String> {
+/// Describes the other logs, and the witness, that the lock does not contain.
+async fn others_without(
+    config: &Config,
+    log: &LogSettings,
+    lock: &Arc<dyn Lock>,
+) -> Result<String> {
     let mut said = String::new();
     for other in &config.logs {
-        if other.shortname.value != log.shortname.value && !inception::exists(other, lock).await? {
+        if other.shortname.value != log.shortname.value
+            && !inception::exists(other, &**lock).await?
+        {
             let name = &other.shortname.value;
             said += &format!(
                 "\nThe lock has no checkpoint of log `{name}`: if that log existed, run \
                  `lucarne lock rebuild {name}`, too"
             );
         }
+    }
+    if let Some(settings) = &config.witness
+        && !witness::of(settings, lock)?.exists().await?
+    {
+        said += &format!(
+            "\nThe lock has no state of witness {}: if it has ever cosigned, only its newest lock \
+             or a new name can be used",
+            settings.name()
+        );
     }
     Ok(said)
 }
