@@ -11,6 +11,9 @@ const MAX_PROOF: usize = 63;
 /// Maximum number of signature lines of a checkpoint.
 const MAX_SIGNATURES: usize = 64;
 
+/// Maximum length of the text of a checkpoint in bytes. Records and evidence in the lock stay small.
+const MAX_TEXT: usize = 4 << 10;
+
 /// The reasons why a body is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -48,6 +51,9 @@ pub enum Malformed {
     /// There are too many signature lines.
     #[error("the checkpoint has {0} signature lines; the maximum is {MAX_SIGNATURES}")]
     Signatures(usize),
+    /// The checkpoint has too many extension lines.
+    #[error("the checkpoint has {0} bytes without signatures; the maximum is {MAX_TEXT}")]
+    Text(usize),
     /// The checkpoint is not a signed note.
     #[error(transparent)]
     Note(#[from] NoteError),
@@ -155,6 +161,9 @@ fn checkpoint(note: &str) -> Result<(SignedNote, Checkpoint), Malformed> {
     let mut note = SignedNote::parse(note.as_bytes())?;
     if note.signatures.len() > MAX_SIGNATURES {
         return Err(Malformed::Signatures(note.signatures.len()));
+    }
+    if note.text.len() > MAX_TEXT {
+        return Err(Malformed::Text(note.text.len()));
     }
     // The verification of a copy would cost the same time again.
     let mut different = Vec::new();

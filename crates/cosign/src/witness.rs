@@ -466,7 +466,8 @@ impl Witness {
         Evidence::get(&*self.lock, origin, number).await
     }
 
-    /// Returns the signature lines of the log's trusted keys, all verified.
+    /// Verifies all signature lines of the log's trusted keys, and returns one line of each key: a
+    /// log must not fill the lock with signatures.
     pub(crate) fn trusted_signatures(
         &self,
         request: &AddCheckpoint,
@@ -480,11 +481,7 @@ impl Witness {
         for key in keys {
             let lines = key.verified_lines(note).map_err(Refusal::Untrusted)?;
             extensible |= key.signs_extensions() && !lines.is_empty();
-            for line in lines {
-                if !trusted.contains(&line) {
-                    trusted.push(line);
-                }
-            }
+            trusted.extend(lines.into_iter().find(|line| !trusted.contains(line)));
         }
         if trusted.is_empty() {
             return Err(Refusal::Untrusted("no known key has signed it".to_owned()));

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lucarne_cosign::evidence::{Evidence, MOST};
-use lucarne_cosign::{Refusal, request::AddCheckpoint};
+use lucarne_cosign::{Malformed, Refusal, request::AddCheckpoint};
 
 use super::*;
 
@@ -99,4 +99,31 @@ async fn extension_lines_do_not_separate() {
     let stored = Evidence::get(&lock, ORIGIN, 0).await.unwrap().unwrap();
     assert_eq!(stored.submitted, requests[1].note.encode());
     assert_eq!(Some(stored.recorded), recorded(&witness).await);
+}
+
+/// A log cannot fill the lock: one line of each key is stored, and long texts are refused.
+#[tokio::test]
+async fn records_are_small() {
+    let log = Log::new(ORIGIN, 0);
+    let witness = witness(&[ORIGIN], memory());
+    let mut request = log.request(0, 5);
+    let text = request.note.text.clone();
+    let lines = (NOW..NOW + 64).map(|time| log.key.cosign(&text, time).unwrap());
+    request.note.signatures = lines.collect();
+    send(&witness, &request).await.unwrap();
+    let stored = recorded(&witness).await.unwrap();
+    let stored = SignedNote::parse(stored.as_bytes()).unwrap();
+    assert_eq!(stored.signatures.len(), 1 + cosigners().len());
+
+    request.old = 5;
+    for length in [4096, 4097] {
+        let extension = "x".repeat(length - text.len() - 1);
+        request.note.text = format!("{text}{extension}\n");
+        request.note.signatures = vec![log.key.cosign(&request.note.text, NOW).unwrap()];
+        match send(&witness, &request).await {
+            Ok(_) => assert_eq!(length, 4096),
+            Err(Refusal::Malformed(Malformed::Text(4097))) => assert_eq!(length, 4097),
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
 }
