@@ -106,6 +106,22 @@ impl Evidence {
         Ok(count.load(Ordering::Relaxed))
     }
 
+    /// Reads the number of stored contradictions of an origin again: other processes store, too.
+    pub async fn recount(&self, lock: &dyn Lock, origin: &str) -> Result<usize, LockError> {
+        let known = self.of(origin);
+        let count = known.count(lock, origin).await?;
+        let found = count_from(lock, origin, count.load(Ordering::Relaxed)).await?;
+        count.fetch_max(found, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// Returns the number that was read or stored last, without the lock.
+    pub fn known(&self, origin: &str) -> usize {
+        let known = self.0.lock();
+        let count = known.get(origin).and_then(|known| known.count.get());
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
     /// Returns a stored contradiction; `None` after the last one, or if the value is damaged.
     pub async fn get(
         lock: &dyn Lock,

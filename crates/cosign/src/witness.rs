@@ -26,6 +26,9 @@ const ATTEMPTS: usize = 8;
 /// Maximum number of seconds that the clock may be behind the latest cosignature.
 const MAX_CLOCK_LAG: u64 = 60;
 
+/// Maximum number of known logs. A list must not fill the memory and the lock.
+const MAX_LOGS: usize = 10_000;
+
 /// Longest origin in the message that an ML-DSA-44 key signs, in bytes.
 const MAX_ORIGIN: usize = 255;
 
@@ -61,6 +64,9 @@ pub enum Skipped {
     /// The log is known with another key.
     #[error("the log {0:?} is known with another key, which stays")]
     OtherKey(String),
+    /// The witness knows too many logs.
+    #[error("the witness knows {MAX_LOGS} logs already: no other log is added")]
+    TooMany,
     /// The witness cannot cosign checkpoints of this log.
     #[error(transparent)]
     Unfit(InvalidWitness),
@@ -164,7 +170,8 @@ impl Witness {
     }
 
     /// Adds the logs that are not known yet: no log is ever removed, and none gets another key.
-    /// Returns the logs that now have these keys, and the reason for each other log.
+    /// Returns the logs that now have these keys, and the reason for each other log
+    /// (once if there are too many logs).
     pub fn add_logs(&self, added: Vec<ListedLog>) -> (Vec<ListedLog>, Vec<Skipped>) {
         let mut logs = self.logs.write();
         let mut changed = LogKeys::clone(&logs);
@@ -173,10 +180,12 @@ impl Witness {
             let reason = match logs.of(origin) {
                 Some(keys) if keys.iter().any(|known| known.is_same(key)) => return true,
                 Some(_) => Err(Skipped::OtherKey(origin.clone())),
+                None if changed.origins().len() >= MAX_LOGS => Err(Skipped::TooMany),
                 None => self.fits(origin).map_err(Skipped::Unfit),
             };
             match reason {
                 Ok(()) => changed.add(origin, Arc::clone(key)),
+                Err(Skipped::TooMany) if skipped.contains(&Skipped::TooMany) => {}
                 Err(reason) => skipped.push(reason),
             }
             changed
@@ -452,6 +461,19 @@ impl Witness {
     /// If the lock fails.
     pub async fn contradictions(&self, origin: &str) -> Result<usize, LockError> {
         self.evidence.count(&*self.lock, origin).await
+    }
+
+    /// Reads the number of stored contradictions of a log again.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn recount_contradictions(&self, origin: &str) -> Result<usize, LockError> {
+        self.evidence.recount(&*self.lock, origin).await
+    }
+
+    /// Returns the number of contradictions of a log that was read or stored last.
+    pub fn known_contradictions(&self, origin: &str) -> usize {
+        self.evidence.known(origin)
     }
 
     /// Returns a stored contradiction of a log, or `None` after the last one.

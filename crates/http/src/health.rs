@@ -198,15 +198,7 @@ fn report_mirror(service: &MirrorService) -> MirrorReport<'_> {
 }
 
 async fn report_witness(service: &WitnessService) -> WitnessReport<'_> {
-    let mut failure = service.lock_failure().await;
-    let contradicted = match &failure {
-        None => service.contradicted().await.unwrap_or_else(|error| {
-            tracing::warn!("the contradictions of the witness are unknown: {error}");
-            failure = Some("not readable".to_owned());
-            Vec::new()
-        }),
-        Some(_) => Vec::new(),
-    };
+    let failure = service.lock_failure().await;
     let mut checks = vec![Check {
         name: "lock",
         ok: failure.is_none(),
@@ -220,14 +212,17 @@ async fn report_witness(service: &WitnessService) -> WitnessReport<'_> {
             detail: format!("{failed_lists}: the logs of the last successful read stay"),
         });
     }
-    let contradicted = contradicted.into_iter().map(|found| OriginReport {
-        detail: format!(
-            "{} of its checkpoints contradict the cosigned one; the last one is at {}",
-            found.number, found.evidence
-        ),
-        origin: found.origin,
-        healthy: false,
-    });
+    let contradicted = service
+        .contradicted()
+        .into_iter()
+        .map(|found| OriginReport {
+            detail: format!(
+                "{} of its checkpoints contradict the cosigned one; the last one is at {}",
+                found.number, found.evidence
+            ),
+            origin: found.origin,
+            healthy: false,
+        });
     WitnessReport {
         name: service.name(),
         healthy: checks.iter().all(|check| check.ok),

@@ -274,14 +274,26 @@ impl WitnessService {
         Ok(())
     }
 
-    /// Returns the logs with contradictions.
-    pub(crate) async fn contradicted(&self) -> Result<Vec<Contradicted>, LockError> {
+    /// Reads the number of contradictions of each log for `/health` and the metrics.
+    ///
+    /// # Errors
+    /// If the lock fails.
+    pub async fn count_contradictions(&self) -> Result<(), LockError> {
+        for origin in self.witness.logs().origins() {
+            if let number @ 1.. = self.witness.recount_contradictions(origin).await? {
+                self.note_contradictions(origin, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the logs with known contradictions.
+    pub(crate) fn contradicted(&self) -> Vec<Contradicted> {
         let logs = self.witness.logs();
         let mut contradicted = Vec::new();
         for origin in logs.origins() {
-            let number = self.witness.contradictions(origin).await?;
+            let number = self.witness.known_contradictions(origin);
             if let Some(last) = number.checked_sub(1) {
-                self.note_contradictions(origin, number);
                 let hash = hex::encode(lucarne_ct::sha256(&[origin.as_bytes()]));
                 contradicted.push(Contradicted {
                     origin: origin.to_owned(),
@@ -291,7 +303,7 @@ impl WitnessService {
             }
         }
         contradicted.sort_by(|one, other| one.origin.cmp(&other.origin));
-        Ok(contradicted)
+        contradicted
     }
 
     fn note_contradictions(&self, origin: &str, number: usize) {

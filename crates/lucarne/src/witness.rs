@@ -80,6 +80,7 @@ impl Lists {
         tasks.spawn(async move {
             read_memory(&service, &first).await;
             let mut following = JoinSet::new();
+            following.spawn(count_contradictions(Arc::clone(&service)));
             for place in places {
                 let (service, first) = (Arc::clone(&service), Arc::clone(&first));
                 following.spawn(follow(place, service, first, woken.clone()));
@@ -127,6 +128,20 @@ async fn read_memory(service: &WitnessService, first: &First) {
             }
             Err(error) => {
                 tracing::error!("witness: the logs of earlier lists are unknown: {error}");
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Counts the contradictions in the lock at the start, and at intervals, because other processes
+/// of the witness store, too.
+async fn count_contradictions(service: Arc<WitnessService>) {
+    loop {
+        match service.count_contradictions().await {
+            Ok(()) => sleep(REREAD).await,
+            Err(error) => {
+                tracing::error!("witness: the contradictions in the lock are unknown: {error}");
                 sleep(RETRY).await;
             }
         }

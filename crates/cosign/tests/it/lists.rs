@@ -162,6 +162,23 @@ async fn logs_of_lists_are_remembered() {
     ));
 }
 
+/// A list of any size adds at most 10,000 logs.
+#[test]
+fn the_number_of_logs_is_bounded() {
+    let witness = witness(&[ORIGIN], memory());
+    let (_, key) = parse("example.com/foo", VKEY);
+    let log = |number: usize| (format!("log{number}.example"), Arc::clone(&key));
+    let (listed, skipped) = witness.add_logs((0..10_002).map(log).collect());
+    assert_eq!(
+        (listed.len(), &skipped[..]),
+        (9_999, &[Skipped::TooMany][..])
+    );
+    assert_eq!(witness.logs().origins().len(), 10_000);
+    // The known logs stay.
+    let (listed, skipped) = witness.add_logs(vec![log(0), log(10_001)]);
+    assert_eq!((listed.len(), skipped), (1, vec![Skipped::TooMany]));
+}
+
 /// The fields of Sunlight that this witness does not use stay.
 #[tokio::test]
 async fn the_value_of_sunlight_is_kept() {

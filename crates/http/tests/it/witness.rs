@@ -37,12 +37,24 @@ impl Served {
 
     /// Serves a witness at `prefix`, beside these logs.
     async fn beside(logs: Vec<Arc<lucarne_log::Log>>, prefix: &str, limits: Limits) -> Self {
+        Self::of(logs, prefix, limits, MemoryLock::new()).await
+    }
+
+    async fn with_lock(lock: MemoryLock) -> Self {
+        Self::of(Vec::new(), "http://w.example/w/", Limits::default(), lock).await
+    }
+
+    async fn of(
+        logs: Vec<Arc<lucarne_log::Log>>,
+        prefix: &str,
+        limits: Limits,
+        lock: MemoryLock,
+    ) -> Self {
         let cosigners = lucarne_ct::witness_cosigners(&[5; 32], "witness.example").unwrap();
         let keys = cosigners.iter().map(|key| key.verifier().clone()).collect();
         let mut known = LogKeys::default();
         let key = SignedLog::new(ORIGIN, 0).key.verifier().clone();
         known.add(ORIGIN, TrustedKey::Note(key));
-        let lock = MemoryLock::new();
         let witness = Witness::new(cosigners, known, Arc::new(lock.clone())).unwrap();
         witness.create().await.unwrap();
         let mut registry = Registry::default();
@@ -338,6 +350,18 @@ async fn evidence_is_reported_and_served() {
     assert_eq!(served.server.get(&next).await.status, 404);
     let metric = format!("lucarne_witness_contradictions{{origin=\"{ORIGIN}\"}} ");
     assert_eq!(served.server.metric(&metric), 1);
+    // A new process, and the other process of the same lock, count without a request.
+    let again = Served::with_lock(served.lock.clone()).await;
+    again.service.count_contradictions().await.unwrap();
+    assert_eq!(again.server.metric(&metric), 1);
+    let mut second = fork.request(13, 13);
+    second.checkpoint.root = fork.roots[12];
+    second.note = fork.signed(&second.checkpoint);
+    assert_eq!(served.add(&second).await.status, 422);
+    again.service.count_contradictions().await.unwrap();
+    assert_eq!(again.server.metric(&metric), 2);
+    let health = again.server.get("/health").await.json();
+    assert_eq!(health["witness"]["contradicted"][0]["origin"], ORIGIN);
 }
 
 /// The witness does not know its logs until the lists were read once.
