@@ -2,11 +2,13 @@
 //!
 //! Lucarne uses Sunlight's seed and lock as they are: nothing is written.
 
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
-use lucarne_cosign::Witness;
+use anyhow::{Context, Result, bail, ensure};
+use lucarne_cosign::{LogKeys, Witness};
 use lucarne_net::counted;
 use lucarne_storage::Lock;
 use lucarne_tlog::{Checkpoint, SignedNote};
@@ -108,37 +110,76 @@ fn published_keys(settings: &WitnessSettings) -> Result<String> {
     Ok("name, keys and URLs are the published ones".to_owned())
 }
 
-/// Verifies all records, and that none is older than its published checkpoint. Returns the number
-/// of logs with a record, and a summary.
+/// Verifies all records, and that none is absent or older than its published checkpoint. Returns
+/// the number of logs with a record, and a summary.
 async fn records(witness: &Witness, settings: &WitnessSettings) -> Result<(u64, String)> {
-    let logs = witness.logs();
-    let mut cosigned = 0;
-    for origin in logs.origins() {
-        let of_log = || format!("log {origin}");
-        let recorded = witness.checkpoint(origin).await.with_context(of_log)?;
-        let size = |note: &SignedNote| -> Result<u64> {
-            Ok(Checkpoint::parse_extended(&note.text)?.0.size)
-        };
-        let recorded = recorded.as_ref().map(size).transpose()?;
-        cosigned += u64::from(recorded.is_some());
-        let published = settings.published(origin).map(|file| std::fs::read(&file));
-        if let Some(Ok(published)) = published {
-            let published = size(&SignedNote::parse(&published).with_context(of_log)?)?;
-            ensure!(
-                recorded >= Some(published),
-                "the lock is older than the published checkpoint of {origin} with {published} \
-                 entries: restore the newest lock"
-            );
-        }
-    }
     ensure!(
         witness.exists().await?,
         "the lock has no logs of this witness: correct `checkpoints`, `name` or `secret`, or \
          restore the newest lock"
     );
+    let logs = witness.logs();
+    if let Some(directory) = &settings.directory {
+        all_known(directory, &logs)?;
+    }
+    let mut cosigned = 0;
+    for origin in logs.origins() {
+        let of_log = || format!("log {origin}");
+        let recorded = witness.checkpoint(origin).await.with_context(of_log)?;
+        let checkpoint = |note: &SignedNote| -> Result<Checkpoint> {
+            Ok(Checkpoint::parse_extended(&note.text)?.0)
+        };
+        let recorded = recorded.as_ref().map(checkpoint).transpose()?;
+        cosigned += u64::from(recorded.is_some());
+        let Some(published) = settings.published(origin) else {
+            continue;
+        };
+        let published = match std::fs::read(&published) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read.with_context(|| format!("cannot read {}", published.display()))?,
+        };
+        let published = SignedNote::parse(&published).with_context(of_log)?;
+        let published = checkpoint(&published).with_context(of_log)?;
+        let is_as_new = recorded
+            .is_some_and(|recorded| recorded.size > published.size || recorded == published);
+        ensure!(
+            is_as_new,
+            "the lock is older than the published checkpoint of {origin} with {} entries, or has \
+             another history: restore the newest lock",
+            published.size
+        );
+    }
     let said = format!(
         "{} of this witness, {cosigned} of them cosigned",
         counted(logs.origins().len(), "log")
     );
     Ok((cosigned, said))
+}
+
+/// Checks that the lock knows each log with a public checkpoint: an older lock may lack a log.
+fn all_known(directory: &Path, logs: &LogKeys) -> Result<()> {
+    let of_directory = || format!("cannot read {}", directory.display());
+    for entry in std::fs::read_dir(directory).with_context(of_directory)? {
+        let entry = entry.with_context(of_directory)?;
+        let mut hash = [0; 32];
+        if hex::decode_to_slice(entry.file_name().as_encoded_bytes(), &mut hash).is_err()
+            || logs.hashed(&hash).is_some()
+        {
+            continue;
+        }
+        let file = entry.path().join("checkpoint");
+        match std::fs::read_to_string(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => {
+                let note = read.with_context(|| format!("cannot read {}", file.display()))?;
+                bail!(
+                    "the lock does not know the log {}, which has the public checkpoint {}: \
+                     restore the newest lock",
+                    note.lines().next().unwrap_or_default(),
+                    file.display()
+                );
+            }
+        }
+    }
+    Ok(())
 }

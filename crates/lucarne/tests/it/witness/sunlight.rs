@@ -175,6 +175,22 @@ fn a_witness_of_another_key_or_with_a_stale_lock_is_refused() {
     )
     .unwrap();
     refused("the lock is older than the published checkpoint of a.example with 20 entries");
+    // The same size, with another root.
+    let mut other = sunlight.cosigned(13);
+    other.text = listed(ORIGINS[0], 1).checkpoint(13).to_string();
+    fs::write(sunlight.checkpoint(ORIGINS[0]), other.encode()).unwrap();
+    refused("or has another history");
+    // A log that the lock lacks.
+    let unknown = sunlight.checkpoint("c.example");
+    fs::create_dir_all(unknown.parent().unwrap()).unwrap();
+    let log = listed("c.example", 0);
+    fs::write(&unknown, log.signed(&log.checkpoint(5)).encode()).unwrap();
+    refused("the lock does not know the log c.example");
+    // Unreadable: a directory.
+    fs::remove_file(&unknown).unwrap();
+    fs::create_dir(&unknown).unwrap();
+    refused("cannot read");
+    fs::remove_dir(&unknown).unwrap();
     let file = sunlight.place.path().join("sunlight.yaml");
     edit(&file, "witness.example", "other.example");
     refused("witness.v0.json has other keys");
