@@ -204,6 +204,13 @@ async fn report_witness(service: &WitnessService) -> WitnessReport<'_> {
         ok: failure.is_none(),
         detail: failure.unwrap_or_else(|| "writable".to_owned()),
     }];
+    if let Some((origin, lag)) = service.behind() {
+        checks.push(Check {
+            name: "clock",
+            ok: false,
+            detail: format!("the clock is {lag} s behind the latest cosignature of {origin}"),
+        });
+    }
     let failed_lists = service.failed_lists();
     if !failed_lists.is_empty() {
         checks.push(Check {

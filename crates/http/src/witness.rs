@@ -55,6 +55,8 @@ pub struct WitnessService {
     is_complete: AtomicBool,
     /// Whether the lock had the value of this witness.
     exists: AtomicBool,
+    /// The logs that are refused because of the clock, each with the seconds that it is behind.
+    behind: Mutex<BTreeMap<String, u64>>,
     /// The lists that could not be read, each with the reason.
     failed_lists: Mutex<BTreeMap<String, String>>,
     /// Time and result of the last check of the lock. Concurrent requests wait for one check.
@@ -180,6 +182,7 @@ impl WitnessService {
             metrics,
             is_complete: AtomicBool::new(false),
             exists: AtomicBool::new(false),
+            behind: Mutex::default(),
             failed_lists: Mutex::default(),
             checked: tokio::sync::Mutex::default(),
         };
@@ -227,6 +230,13 @@ impl WitnessService {
                 failed.remove(list);
             }
         }
+    }
+
+    /// Returns a log that was refused last because of the clock, and the seconds that it is behind.
+    pub(crate) fn behind(&self) -> Option<(String, u64)> {
+        let behind = self.behind.lock();
+        let (origin, lag) = behind.first_key_value()?;
+        Some((origin.clone(), *lag))
     }
 
     /// Returns the lists that could not be read, with the reasons; an empty text if there are none.
@@ -380,12 +390,16 @@ impl WitnessService {
         tracing::debug!(origin, size, added = added.is_ok(), "add-checkpoint");
         match &added {
             Ok(_) => {
+                self.behind.lock().remove(origin);
                 let labels = OriginLabels {
                     origin: origin.clone(),
                 };
                 let entries = self.metrics.entries.get_or_create_owned(&labels);
                 entries.set(i64::try_from(size).unwrap_or(i64::MAX));
                 self.metrics.cosigned.get_or_create_owned(&labels).inc();
+            }
+            Err(Refusal::Clock(lag)) => {
+                self.behind.lock().insert(origin.clone(), *lag);
             }
             // The checkpoint may have been stored as evidence.
             Err(Refusal::Stale(_) | Refusal::Contradiction) => {

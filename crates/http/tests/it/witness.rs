@@ -1,10 +1,11 @@
 //! The endpoints of a witness (C2SP tlog-witness): statuses, bodies, limits, health and metrics.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
 use lucarne_http::{Cosigners, Limits, Rate, ReadLimits, Site, WitnessService};
-use lucarne_storage::MemoryLock;
+use lucarne_storage::{Lock, MemoryLock};
 use lucarne_testkit::{SignedLog, eventually};
 use lucarne_tlog::note::parse_signatures;
 use lucarne_tlog::{Cosigner, EMPTY_ROOT, SignedNote, Subtree, VerifierKey};
@@ -321,6 +322,34 @@ async fn temporary_failures_are_retried() {
         (answer.status, code(&answer)),
         (500, "witness_failed".into())
     );
+}
+
+/// A record of a clock that was ahead is red until the log is cosigned again.
+#[tokio::test]
+async fn a_clock_behind_a_record_is_reported() {
+    let (log, served) = (SignedLog::new(ORIGIN, 0), Served::start().await);
+    let witness = served.service.witness();
+    assert_eq!(served.add(&log.request(0, 5)).await.status, 200);
+    let record = served.lock.load(&witness.record_key(ORIGIN)).await.unwrap();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ahead = since.as_secs() + 3600;
+    witness
+        .add_checkpoint(&log.request(5, 13), ahead)
+        .await
+        .unwrap();
+    assert_eq!(served.server.get("/health").await.status, 200);
+    assert_eq!(served.add(&log.request(13, 20)).await.status, 503);
+    let health = served.server.get("/health").await;
+    assert_eq!(health.status, 503);
+    let clock = &health.json()["witness"]["checks"][1];
+    assert_eq!(
+        (&clock["name"], &clock["ok"]),
+        (&"clock".into(), &false.into())
+    );
+    assert!(clock["detail"].as_str().unwrap().contains(ORIGIN));
+    served.lock.tamper(&witness.record_key(ORIGIN), record);
+    assert_eq!(served.add(&log.request(5, 13)).await.status, 200);
+    assert_eq!(served.server.get("/health").await.status, 200);
 }
 
 /// A contradiction is red for its log, and names the place of the evidence.
