@@ -320,11 +320,13 @@ async fn times_of_cosignatures() {
     assert!(matches!(send(&request, 0).await, Err(Refusal::Signing(_))));
     assert_eq!(send(&request, NOW).await.unwrap(), NOW);
     let again = log.request(5, 5);
-    assert_eq!(send(&again, NOW + 5).await.unwrap(), NOW + 5);
-    for now in [NOW, NOW + 5 - 60] {
-        assert_eq!(send(&again, now).await.unwrap(), NOW + 5);
+    // A replay within 10 s writes nothing.
+    assert_eq!(send(&again, NOW + 9).await.unwrap(), NOW);
+    assert_eq!(send(&again, NOW + 10).await.unwrap(), NOW + 10);
+    for now in [NOW, NOW + 10 - 60] {
+        assert_eq!(send(&again, now).await.unwrap(), NOW + 10);
     }
-    let behind = send(&log.request(5, 13), NOW + 5 - 61).await;
+    let behind = send(&log.request(5, 13), NOW + 10 - 61).await;
     assert!(matches!(behind, Err(Refusal::Clock(61))));
 }
 
@@ -394,7 +396,7 @@ async fn a_request_that_loses_every_swap() {
     let (log, lock, key) = (Log::new(ORIGIN, 0), memory(), record_key(ORIGIN));
     let other = witness(&[ORIGIN], lock.clone());
     let mut records = Vec::new();
-    for (old, size, now) in [(0, 5, NOW), (5, 5, NOW + 1), (5, 13, NOW + 1)] {
+    for (old, size, now) in [(0, 5, NOW), (5, 5, NOW + 10), (5, 13, NOW + 10)] {
         let request = log.request(old, size);
         other.add_checkpoint(&request, now).await.unwrap();
         records.push(lock.load(&key).await.unwrap().unwrap());

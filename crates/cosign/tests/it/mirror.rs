@@ -249,7 +249,7 @@ async fn timestamps_are_refreshed() {
     let request = log.request(0, 300);
     mirror.add_checkpoint(&request).await.unwrap();
     lines(upload(&mirror, &log, head(0, 300)).await);
-    for now in [NOW, NOW + 1, NOW + 60] {
+    for now in [NOW, NOW + 10, NOW + 60] {
         let upload = mirror.upload(head(300, 300)).await.unwrap();
         assert_eq!(upload.next_package(), None);
         let lines = lines(upload.finish(now).await);
