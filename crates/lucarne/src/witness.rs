@@ -21,6 +21,9 @@ use crate::known::{Place, SilentPlace};
 /// The time between two reads of a list.
 const REREAD: Duration = Duration::from_secs(15 * 60);
 
+/// The first time between two reads of a list that was never read. It doubles up to [`REREAD`].
+const RETRY_LIST: Duration = Duration::from_secs(30);
+
 /// The time after which a list counts as unavailable.
 const SILENT: Duration = Duration::from_secs(30);
 
@@ -157,6 +160,7 @@ async fn follow(
     let name = place.to_string();
     let mut first = Some(first);
     let mut pending = None;
+    let mut pause = Duration::ZERO;
     loop {
         let mut reading = pending
             .take()
@@ -180,17 +184,26 @@ async fn follow(
                 "witness: the list is not read, its logs stay: {reason}"
             );
         }
+        pause = next_pause(pause, failure.is_none());
         service.note_list(&name, failure);
         if let Some(first) = first.take() {
             first.done();
         }
         tokio::select! {
-            () = sleep(REREAD) => {}
+            () = sleep(pause) => {}
             woken = again.changed() => if woken.is_err() {
                 return;
             }
         }
     }
+}
+
+/// Returns the time to the next read of a list after the time to the last one.
+fn next_pause(last: Duration, is_read: bool) -> Duration {
+    if is_read {
+        return REREAD;
+    }
+    (2 * last).clamp(RETRY_LIST, REREAD)
 }
 
 /// Reads and parses a list.
@@ -255,6 +268,17 @@ mod tests {
 
     use super::*;
     use crate::config::Located;
+
+    #[test]
+    fn a_list_that_was_never_read_is_retried_soon() {
+        let mut pause = Duration::ZERO;
+        for seconds in [30, 60, 120, 240, 480, 900, 900] {
+            pause = next_pause(pause, false);
+            assert_eq!(pause, Duration::from_secs(seconds));
+        }
+        assert_eq!(next_pause(RETRY_LIST, true), REREAD);
+        assert_eq!(next_pause(REREAD, false), REREAD);
+    }
 
     #[tokio::test]
     async fn no_list_is_read_before_the_logs_of_earlier_lists() {
