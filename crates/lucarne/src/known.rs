@@ -59,6 +59,17 @@ impl Place {
         })
     }
 
+    /// Returns the name of the place for clients, without directories of this machine.
+    pub(crate) fn public(&self) -> String {
+        match self {
+            Place::Url(_) => self.to_string(),
+            Place::File(path) => {
+                let name = path.file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+        }
+    }
+
     async fn checkpoint(&self, client: &Client) -> Result<Bytes, SilentPlace> {
         tokio::time::timeout(READ_TIMEOUT, self.read(client, MAX_BYTES)).await?
     }
@@ -108,5 +119,13 @@ mod tests {
         let url = "https://u:hush@witness.example/checkpoint";
         let shown = Place::Url(url.to_owned()).to_string();
         assert_eq!(shown, "https://u:***@witness.example/checkpoint");
+    }
+
+    #[test]
+    fn clients_see_no_directory() {
+        let public = |text: &str| Place::parse(text).unwrap().public();
+        assert_eq!(public("/etc/secret/list.txt"), "list.txt");
+        let url = "https://w.example/log/checkpoint";
+        assert_eq!(public(url), url);
     }
 }

@@ -157,7 +157,7 @@ async fn follow(
     first: Arc<First>,
     mut again: watch::Receiver<()>,
 ) {
-    let name = place.to_string();
+    let (name, public) = (place.to_string(), place.public());
     let mut first = Some(first);
     let mut pending = None;
     let mut pause = Duration::ZERO;
@@ -185,7 +185,7 @@ async fn follow(
             );
         }
         pause = next_pause(pause, failure.is_none());
-        service.note_list(&name, failure);
+        service.note_list(&public, failure);
         if let Some(first) = first.take() {
             first.done();
         }
