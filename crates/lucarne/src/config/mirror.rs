@@ -95,11 +95,16 @@ pub(super) fn read(
             let message = "is the name of the witness: the mirror needs its own";
             reader.problem(name.line, &KEYS.name, message);
         }
-        if witness.monitoring.value.origin() == monitoring.value.origin()
-            || witness.submission.value.origin() == submission.value.origin()
-        {
+        let lower = |prefix: &Located<Prefix>| prefix.value.origin().to_ascii_lowercase();
+        let theirs = [&witness.submission, &witness.monitoring].map(lower);
+        let own = [
+            (&KEYS.monitoringprefix, &monitoring),
+            (&KEYS.submissionprefix, &submission),
+        ];
+        let mut own = own.into_iter();
+        if let Some((key, prefix)) = own.find(|&(_, prefix)| theirs.contains(&lower(prefix))) {
             let message = "is also a prefix of the witness: the mirror needs its own";
-            reader.problem(monitoring.line, &KEYS.monitoringprefix, message);
+            reader.problem(prefix.line, key, message);
         }
     }
     let seed = seed?;

@@ -198,3 +198,30 @@ fn a_ct_log_is_copied() {
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
+
+/// Each prefix of the mirror must differ from both prefixes of the witness.
+#[test]
+fn a_mirror_has_prefixes_of_its_own() {
+    let key = Cosigner::ed25519("log.example", &[1; 32]).unwrap();
+    let (place, address) = Place::new(&format!("    - key: {}\n", key.verifier()));
+    let yaml = fs::read_to_string(place.path().join("mirror.yaml")).unwrap();
+    let yaml = yaml.replace(
+        "  localdirectory",
+        &format!("  monitoringprefix: http://{address}/r/\n  localdirectory"),
+    );
+    write_secret(place.path().join("witness.seed"), [5; 32]);
+    for (submission, monitoring, code) in [("a", "b", 0), ("r", "b", 1), ("a", "m", 1)] {
+        let witness = format!(
+            "witness:\n  name: witness.example\n  secret: witness.seed\n  submissionprefix: \
+             http://{address}/{submission}/\n  monitoringprefix: http://{address}/{monitoring}/\n"
+        );
+        fs::write(place.path().join("both.yaml"), format!("{yaml}\n{witness}")).unwrap();
+        let (found, said) = lucarne(place.path(), &["check", "-c", "both.yaml"]);
+        assert_eq!(found, code, "{said}");
+        assert_eq!(
+            said.contains("is also a prefix of the witness"),
+            code == 1,
+            "{said}"
+        );
+    }
+}
