@@ -50,7 +50,7 @@ use crate::files;
 
 pub use crate::prefix::Prefix;
 pub use crate::verification::VerifyBy;
-pub(crate) use conflict::shared as shared_by_logs;
+pub(crate) use conflict::{cosigner as cosigner_at_prefix, shared as shared_by_logs};
 pub use flags::Flags;
 pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;

@@ -1,10 +1,10 @@
 //! Conflicts between two logs that are read separately: a log that runs, and a log that a reload
 //! adds.
 
-use super::LogSettings;
 use super::distinct::real;
 use super::nested;
 use super::place::DataPlace;
+use super::{Config, LogSettings};
 
 /// Returns the values of a log that no other log may have.
 type Claim = fn(&LogSettings) -> Vec<String>;
@@ -24,6 +24,20 @@ pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static 
         of(one).iter().any(|ours| theirs.contains(ours))
     });
     same.map(|(key, _)| key).or_else(|| nested::key(one, other))
+}
+
+/// Returns the section of a configuration, `witness` or `mirror`, that has a prefix of the log.
+pub(crate) fn cosigner(log: &LogSettings, config: &Config) -> Option<&'static str> {
+    let (witness, mirror) = (config.witness.as_ref(), config.mirror.as_ref());
+    let witness = witness.map(|it| ("witness", [&it.submission, &it.monitoring]));
+    let mirror = mirror.map(|it| ("mirror", [&it.submission, &it.monitoring]));
+    let taken = prefixes(log);
+    let mut both = witness.into_iter().chain(mirror);
+    let found = both.find(|(_, theirs)| {
+        let mut theirs = theirs.iter();
+        theirs.any(|prefix| taken.contains(&prefix.value.origin().to_ascii_lowercase()))
+    });
+    found.map(|(section, _)| section)
 }
 
 /// Returns the hosts and paths at which a log is served.

@@ -8,7 +8,7 @@ use lucarne_ct::Roots;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::config::{Config, LogSettings, Report, shared_by_logs};
+use crate::config::{Config, LogSettings, Report, cosigner_at_prefix, shared_by_logs};
 use crate::files;
 use crate::hosting::Hosted;
 use crate::roots::{self, Purpose};
@@ -42,6 +42,8 @@ pub(super) enum Refusal {
          SIGUSR2"
     )]
     OtherLock { key: &'static str },
+    #[error("this process has its `{section}` at a prefix of the log: restart, or send SIGUSR2")]
+    Cosigner { section: &'static str },
     #[error(
         "its `{key}` is that of log `{log}`, which this process still has: the log is opened when \
          that log is closed"
@@ -125,7 +127,10 @@ fn place(
                     key,
                     log: other.shortname.value.clone(),
                 }),
-                None => Placement::Added(roots::load(log, Purpose::Start, report)),
+                None => match cosigner_at_prefix(log, &hosted.config) {
+                    Some(section) => Placement::Refused(Refusal::Cosigner { section }),
+                    None => Placement::Added(roots::load(log, Purpose::Start, report)),
+                },
             },
         });
     }
@@ -209,6 +214,31 @@ mod tests {
             matches!(why, Refusal::OtherLock { key: "checkpoints" }),
             "{why}"
         );
+    }
+
+    /// The witness of the process keeps its prefix, also if the file moves the witness.
+    #[test]
+    fn a_new_log_at_the_prefix_of_the_witness_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        lucarne_testkit::write_secret(directory.path().join("witness.seed"), [5; 32]);
+        let read = |path: &str, logs: &[&str]| {
+            let witness = format!(
+                "lock.db\nwitness:\n  name: w.example\n  secret: witness.seed\n  submissionprefix: \
+                 http://127.0.0.1/{path}"
+            );
+            config(directory.path(), &witness, logs)
+        };
+        let present = Hosted {
+            config: read("w", &["first"]),
+            logs: Vec::new(),
+        };
+        let places = placed(&read("x", &["first", "w", "other"]), &present, &[]);
+        let section = "witness";
+        assert!(matches!(
+            places[1],
+            Placement::Refused(Refusal::Cosigner { section: found }) if found == section
+        ));
+        assert!(matches!(places[2], Placement::Added(_)));
     }
 
     /// A pipe without a writer ends one reload, and names itself.
