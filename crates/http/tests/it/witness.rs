@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lucarne_cosign::{AddCheckpoint, LogKeys, TrustedKey, Witness};
-use lucarne_http::{Cosigners, Limits, Rate, ReadLimits, Site, WitnessService};
+use lucarne_http::{Cosigners, Limits, MonotonicClock, Rate, ReadLimits, Site, WitnessService};
 use lucarne_storage::{Lock, MemoryLock};
 use lucarne_testkit::{SignedLog, eventually};
 use lucarne_tlog::note::parse_signatures;
@@ -275,6 +275,8 @@ async fn bodies_and_methods_are_bounded() {
     // Requests of one client count towards its read limits.
     let reads = ReadLimits {
         client: Rate::per_second(2, 1),
+        // The clock stands still, so that nothing is refilled.
+        clock: MonotonicClock::new(|| 0),
         ..ReadLimits::default()
     };
     let limits = Limits {
