@@ -10,9 +10,11 @@ use http::header::HeaderMap;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
+use lucarne_cosign::evidence::MOST;
 use lucarne_cosign::{AddCheckpoint, Refusal, SignSubtree, Witness};
 use lucarne_storage::LockError;
 use lucarne_tlog::NoteSignature;
+use lucarne_tlog::checkpoint::parse_size;
 use lucarne_x509::now_ms;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -130,7 +132,8 @@ impl WitnessResource {
             Some((hash, "checkpoint")) => Self::Checkpoint(hash),
             Some((hash, rest)) => rest
                 .strip_prefix("evidence/")
-                .and_then(|number| number.parse().ok())
+                .and_then(|number| usize::try_from(parse_size(number)?).ok())
+                .filter(|number| *number < MOST)
                 .map_or(Self::NotFound, |number| Self::Evidence(hash, number)),
             None => Self::NotFound,
         }
@@ -575,6 +578,9 @@ mod tests {
             format!("{}/checkpoint", &hash[1..]),
             format!("{hash}/checkpoint/"),
             format!("{hash}/evidence/-1"),
+            format!("{hash}/evidence/+7"),
+            format!("{hash}/evidence/007"),
+            format!("{hash}/evidence/1000"),
             format!("{hash}/"),
             "../checkpoint".to_owned(),
             "add-entries".to_owned(),
