@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::{KnownCheckpoints, SourceResponse};
 use lucarne_net::{Client, ClientError, without_secrets};
+use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 
@@ -51,11 +52,20 @@ impl Place {
         }
     }
 
-    /// Reads at most `limit` bytes from a URL, or a file.
+    /// Reads a URL or a file. More than `limit` bytes are an error.
     pub(crate) async fn read(&self, client: &Client, limit: usize) -> Result<Bytes, SilentPlace> {
         Ok(match self {
             Place::Url(url) => client.get(url, limit).await?,
-            Place::File(path) => tokio::fs::read(path).await?.into(),
+            Place::File(path) => {
+                let mut bytes = Vec::new();
+                let file = tokio::fs::File::open(path).await?;
+                file.take(limit as u64 + 1).read_to_end(&mut bytes).await?;
+                if bytes.len() > limit {
+                    let reason = format!("the file has more than {limit} bytes");
+                    return Err(io::Error::other(reason).into());
+                }
+                bytes.into()
+            }
         })
     }
 
@@ -119,6 +129,20 @@ mod tests {
         let url = "https://u:hush@witness.example/checkpoint";
         let shown = Place::Url(url.to_owned()).to_string();
         assert_eq!(shown, "https://u:***@witness.example/checkpoint");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_up_to_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list.txt");
+        std::fs::write(&path, "ten bytes\n").unwrap();
+        let client = Client::of_system(READ_TIMEOUT);
+        let read = async |path: &str, limit| Place::File(path.into()).read(&client, limit).await;
+        let path = path.to_str().unwrap();
+        assert_eq!(read(path, 10).await.unwrap(), "ten bytes\n");
+        let error = read(path, 9).await.unwrap_err().to_string();
+        assert_eq!(error, "the file has more than 9 bytes");
+        assert!(read("/dev/zero", 9).await.is_err());
     }
 
     #[test]
