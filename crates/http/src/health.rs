@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::mirror::MirrorService;
 use crate::reply::{Response, plain, value};
-use crate::served_certificate::{ServedCertificate, Validity, hosts};
+use crate::served_certificate::{ServedCertificate, Validity, host, hosts};
 use crate::site::Cosigners;
 use crate::tls::Tls;
 use crate::witness::WitnessService;
@@ -96,7 +96,7 @@ pub(crate) async fn response<'a>(
     let certificate = tls.and_then(Tls::certificate);
     let checks = certificate
         .iter()
-        .map(|certificate| check(certificate, &logs));
+        .map(|certificate| check(certificate, &logs, cosigners));
     let checks: Vec<_> = checks.chain(unapplied.map(configuration)).collect();
     // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
@@ -136,13 +136,22 @@ fn configuration(unapplied: &'static str) -> Check {
 }
 
 /// Checks the certificate. A certificate that clients refuse fails the check. A certificate that
-/// should be renewed, or does not cover the host of a log, is only reported, because a proxy may
-/// serve another certificate.
-fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
+/// should be renewed, or does not cover the host of a log, witness or mirror, is only reported,
+/// because a proxy may serve another certificate.
+fn check(certificate: &ServedCertificate, logs: &[&Log], cosigners: &Cosigners) -> Check {
     let now_ms = now_ms();
     let validity = certificate.validity(now_ms);
     let mut detail = certificate.describe(now_ms);
-    let hosts: BTreeSet<_> = logs.iter().flat_map(|log| hosts(log.config())).collect();
+    let witness = cosigners.witness.as_deref();
+    let witness = witness.map(|it| [&*it.submission_prefix, &*it.monitoring_prefix]);
+    let mirror = cosigners.mirror.as_deref();
+    let mirror = mirror.map(|it| [&*it.submission_prefix, &*it.monitoring_prefix]);
+    let others = witness.into_iter().chain(mirror).flatten().filter_map(host);
+    let hosts = logs
+        .iter()
+        .flat_map(|log| hosts(log.config()))
+        .chain(others);
+    let hosts: BTreeSet<_> = hosts.collect();
     for host in hosts.iter().filter(|host| !certificate.covers(host)) {
         detail.push_str(&format!("; it does not cover {host}"));
     }
@@ -253,6 +262,12 @@ pub fn state_name(state: &State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lucarne_cosign::{LogKeys, Witness};
+    use lucarne_storage::MemoryLock;
+    use prometheus_client::registry::Registry;
+
     use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time};
 
     use super::*;
@@ -281,8 +296,35 @@ mod tests {
             leaf.not_before = Time::now().plus_days(from);
             leaf.not_after = Time::now().plus_days(to);
             let served = ServedCertificate::read(ca.issue(&leaf).unwrap().into()).unwrap();
-            let check = check(&served, &[]);
+            let check = check(&served, &[], &Cosigners::default());
             assert_eq!(check.ok, ok, "{}", check.detail);
         }
+    }
+
+    #[test]
+    fn a_certificate_without_the_host_of_the_witness_is_reported() {
+        let ca = Authority::root(&CaOptions::named("Root", KeyType::EcdsaP256)).unwrap();
+        let leaf = LeafOptions::for_names(["ct.example.com"]).unwrap();
+        let served = ServedCertificate::read(ca.issue(&leaf).unwrap().into()).unwrap();
+        let witness = Witness::new(
+            lucarne_ct::witness_cosigners(&[5; 32], "w").unwrap(),
+            LogKeys::default(),
+            Arc::new(MemoryLock::new()),
+        );
+        let witness = WitnessService::new(
+            Arc::new(witness.unwrap()),
+            "https://ct.example.com/w/".to_owned(),
+            "https://w.example.com:8443/".to_owned(),
+            &mut Registry::default(),
+        );
+        let cosigners = Cosigners {
+            witness: Some(witness),
+            mirror: None,
+        };
+        let detail = check(&served, &[], &cosigners).detail;
+        assert!(
+            detail.ends_with("; it does not cover w.example.com"),
+            "{detail}"
+        );
     }
 }

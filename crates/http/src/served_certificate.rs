@@ -92,16 +92,19 @@ impl ServedCertificate {
     }
 }
 
+/// Returns the host of a prefix that uses TLS.
+pub(crate) fn host(prefix: &str) -> Option<&str> {
+    let authority = prefix.strip_prefix("https://")?.split('/').next()?;
+    Some(match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    })
+}
+
 /// Returns the hosts of a log's prefixes that use TLS.
 pub fn hosts(log: &LogConfig) -> Vec<&str> {
     let prefixes = [&log.submission_prefix, &log.monitoring_prefix];
-    let hosts = prefixes.into_iter().filter_map(|prefix| {
-        let authority = prefix.strip_prefix("https://")?.split('/').next()?;
-        Some(match authority.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            _ => authority,
-        })
-    });
+    let hosts = prefixes.into_iter().filter_map(|prefix| host(prefix));
     hosts.collect()
 }
 
