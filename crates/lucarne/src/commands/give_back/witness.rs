@@ -1,11 +1,11 @@
 //! `lucarne give-back --witness`: prepares the public files of a witness for Sunlight.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use lucarne_cosign::{LogKeys, TrustedKey};
+use lucarne_cosign::{ListedLog, LogKeys, TrustedKey};
 use lucarne_net::counted;
 use lucarne_storage::LockError;
 
@@ -28,8 +28,12 @@ pub(super) async fn give_back(
     let settings = config.witness.as_ref();
     let settings = settings.context("the configuration has no `witness`")?;
     of_sunlight(config)?;
+    ensure!(
+        settings.directory.is_some(),
+        "`witness.localdirectory` is missing: Sunlight requires it"
+    );
     let (lock, witness) = opened_witness(config, settings).await?;
-    let logs = witness.logs();
+    let (logs, listed) = (witness.logs(), witness.remembered().await?);
     let mut written = 0;
     for origin in logs.origins() {
         let of_log = || format!("log {origin}");
@@ -43,14 +47,14 @@ pub(super) async fn give_back(
         }
         if let Some(note) = recorded {
             let file = settings.published(origin);
-            let file = file.context("`witness.localdirectory` is missing: Sunlight requires it")?;
+            let file = file.context("`witness.localdirectory` is missing")?;
             replace(&file, note.encode().as_bytes()).with_context(of_log)?;
             written += 1;
         }
     }
     // Opening and closing removes the mark of a killed server.
     lock.close().await;
-    for origin in known_only_here(settings, &logs) {
+    for origin in known_only_here(&logs, &listed) {
         findings.note(&format!(
             "Sunlight does not know the log {origin}, which is in `logs`, or has the key of a CT \
              log"
@@ -65,14 +69,14 @@ pub(super) async fn give_back(
     Ok(findings.end("given back", &said, written))
 }
 
-/// Returns the logs that are not among Sunlight's values in the lock.
-fn known_only_here<'l>(settings: &WitnessSettings, logs: &'l LogKeys) -> Vec<&'l str> {
-    let is_ct = |key: &Arc<TrustedKey>| matches!(**key, TrustedKey::Ct(_));
-    let is_foreign = |origin: &&str| {
-        let keys = logs.of(origin).unwrap_or_default();
-        settings.logs.of(origin).is_some() || keys.iter().any(is_ct)
-    };
-    let mut origins: Vec<_> = logs.origins().filter(is_foreign).collect();
+/// Returns the logs that are not among Sunlight's values in the lock, which has `listed`.
+fn known_only_here<'l>(logs: &'l LogKeys, listed: &[ListedLog]) -> Vec<&'l str> {
+    let listed = listed
+        .iter()
+        .filter(|(_, key)| matches!(**key, TrustedKey::Note(_)));
+    let listed: HashSet<_> = listed.map(|(origin, _)| origin.as_str()).collect();
+    let origins = logs.origins().filter(|origin| !listed.contains(origin));
+    let mut origins: Vec<_> = origins.collect();
     origins.sort_unstable();
     origins
 }
@@ -85,5 +89,6 @@ fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(&new, bytes)?;
     std::fs::File::open(&new)?.sync_all()?;
     std::fs::rename(&new, file)?;
+    std::fs::File::open(directory)?.sync_all()?;
     Ok(())
 }

@@ -143,8 +143,25 @@ fn a_witness_is_taken_over_and_given_back() {
     });
     server.kill().unwrap();
 
+    // Without the directory, nothing is written.
+    let file = sunlight.place.path().join("sunlight.yaml");
+    edit(&file, "localdirectory: public", "logs: []");
+    let (code, output) = sunlight.run(&["give-back", "--to", "sunlight"]);
+    assert_eq!(code, 1, "{output}");
+    assert_has(&output, "`witness.localdirectory` is missing");
+    assert_eq!(sunlight.stored("witness log\n", ORIGINS[1]), None);
+    // A log of `logs` that is in a list, too, is known to Sunlight.
+    let key = |origin: &str| listed(origin, 0).key.verifier().to_string();
+    let both = format!("[{}, {}]", key(ORIGINS[0]), key("own.example"));
+    edit(
+        &file,
+        "logs: []",
+        &format!("localdirectory: public\n  logs: {both}"),
+    );
     let (code, output) = sunlight.run(&["give-back", "--to", "sunlight"]);
     assert_eq!(code, 0, "{output}");
+    assert_has(&output, "does not know the log own.example");
+    assert!(!output.contains("the log a.example"), "{output}");
     assert_has(&output, "1 checkpoint written");
     let record = sunlight.stored("witness log\n", ORIGINS[0]).unwrap();
     assert_eq!(fs::read(sunlight.checkpoint(ORIGINS[0])).unwrap(), record);
