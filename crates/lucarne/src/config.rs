@@ -202,7 +202,8 @@ impl Config {
         let mirrors = mirrors.map(|file| ("mirror.secret".to_owned(), file));
         let files = password.into_iter().chain(seed).chain(mirrors);
         let files = files.chain(otlp::private_files(&otlp));
-        refuse_unsafe_places(&checkpoints, files, tls.as_ref(), &logs, report);
+        let public = witness.as_ref().and_then(|it| it.directory.as_deref());
+        refuse_unsafe_places(&checkpoints, files, tls.as_ref(), (&logs, public), report);
         let copies = mirror
             .iter()
             .map(|mirror| ("the mirror".to_owned(), &mirror.data.value));
@@ -237,17 +238,18 @@ impl Config {
 }
 
 /// Refuses places that endanger the lock, the directories or the secrets of the logs. `private` are
-/// further private files of the process, with their keys.
+/// further private files of the process, with their keys. `witness` is the directory with the public
+/// files of the witness.
 fn refuse_unsafe_places(
     checkpoints: &Located<LockPlace>,
     private: impl IntoIterator<Item = (String, Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
-    logs: &[LogSettings],
+    (logs, witness): (&[LogSettings], Option<&Path>),
     report: &mut Report,
 ) {
     let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
     distinct::apart(checkpoints, data, report);
-    published::refuse(checkpoints, private, tls, logs, report);
+    published::refuse(checkpoints, private, tls, (logs, witness), report);
     nested::refuse(logs, report);
     shared_directory::refuse(&checkpoints.value, logs, report);
 }

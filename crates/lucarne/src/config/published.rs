@@ -1,4 +1,4 @@
-//! Private files, which must not be among the public files of a log.
+//! Private files, which must not be among the public files of a log or witness.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +11,30 @@ use super::server::TlsFiles;
 
 /// Refuses private files among the public files of a log: a file server, a mirror and a backup
 /// take the whole directory of a log, except for `.lucarne`. `passwords` are the files with
-/// passwords of the whole process, with their keys.
+/// passwords of the whole process, with their keys. `witness` is the directory with the public files
+/// of the witness.
 pub(super) fn refuse(
     lock: &Located<LockPlace>,
     passwords: impl IntoIterator<Item = (String, Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
-    logs: &[LogSettings],
+    (logs, witness): (&[LogSettings], Option<&Path>),
     report: &mut Report,
 ) {
     let mut private = private_files(lock, tls, logs);
     private.extend(passwords);
-    for log in logs {
-        let Some(directory) = log.data.value.directory() else {
-            continue;
-        };
+    let of_logs = logs.iter().filter_map(|log| {
+        let owner = format!("log `{}`", log.shortname.value);
+        Some((owner, log.data.value.directory()?))
+    });
+    let of_witness = witness.map(|directory| ("the witness".to_owned(), directory));
+    for (owner, directory) in of_logs.chain(of_witness) {
         let public = PathBuf::from(real(directory));
         let within = |path: &Path| {
             let path = PathBuf::from(real(path));
             path.starts_with(&public) && !path.starts_with(public.join(".lucarne"))
         };
         let published = format!(
-            "is in the public files of log `{}` ({}): use a place outside of them",
-            log.shortname.value,
+            "is in the public files of {owner} ({}): use a place outside of them",
             directory.display()
         );
         for (key, file) in &private {

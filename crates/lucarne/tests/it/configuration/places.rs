@@ -141,6 +141,31 @@ fn private_files_are_not_among_public_files() {
     }
 }
 
+/// A read server publishes the directory of a witness.
+#[test]
+fn private_files_of_a_witness_are_not_public() {
+    let directory = files();
+    fs::create_dir(directory.path().join("public")).unwrap();
+    let seeds = ["a.bin", "public/a.bin"].map(|name| directory.path().join(name));
+    fs::copy(&seeds[0], &seeds[1]).unwrap();
+    for (lock, seed, refused) in [
+        ("lock.db", "a.bin", None),
+        ("public/lock.db", "a.bin", Some("checkpoints")),
+        ("lock.db", "public/a.bin", Some("witness.secret")),
+    ] {
+        let yaml = format!(
+            "listen: 127.0.0.1:80\ncheckpoints: {lock}\nwitness: {{name: w.example, secret: {seed}, \
+             localdirectory: public}}\n"
+        );
+        let (_, said) = read(&yaml, directory.path());
+        let message = "is in the public files of the witness (DIR/public)";
+        match refused {
+            Some(key) => assert!(said.contains(&format!("{key}: {message}")), "{said}"),
+            None => assert!(!said.contains(message), "{said}"),
+        }
+    }
+}
+
 /// A request or a file below these names would be that of the other log.
 #[test]
 fn a_log_in_the_place_of_another_is_refused() {
