@@ -227,7 +227,7 @@ impl Server {
             },
             mirroring: self.mirroring,
             exporting: self.exporting,
-            notifying: notify::keep(&self.hosted, takes_over),
+            notifying: notify::keep(&self.hosted, &self.lock, takes_over),
             serving,
             candidates,
             sockets,
@@ -318,6 +318,10 @@ impl Server {
             tokio::select! {
                 opened = taking.opened(&hosted.logs) => drop(opened?),
                 name = self.signals.stop() => bail!("stopped by {name}"),
+            }
+            if hosted.config.witness.is_some() {
+                let checked = self.lock.check().await;
+                checked.context("the lock of the witness is not writable")?;
             }
         }
         Ok(())

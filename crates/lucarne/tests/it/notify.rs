@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lucarne_testkit::{Client, Launch, Signal, temp_dir};
+use lucarne_testkit::{Client, Launch, Signal, temp_dir, write_secret};
 
 use crate::common::{EVENT_TIMEOUT, LUCARNE, log, pki, run, submission};
 use crate::signer::apart::Apart;
@@ -104,6 +104,24 @@ fn a_log_without_its_directory_does_not_hold_up_the_server() {
     let mut server = launch.start(log.address()).unwrap();
     manager.wait_for(0, "READY=1");
     manager.wait_for(0, "STATUS=test: 0 entries, stopped");
+    server.stop(EVENT_TIMEOUT).unwrap();
+}
+
+#[test]
+fn a_witness_is_in_the_status() {
+    let log = log("");
+    write_secret(log.path().join("witness.seed"), [5; 32]);
+    let section = "witness: {name: witness.example, secret: witness.seed}";
+    let yaml = fs::read_to_string(log.configuration()).unwrap();
+    fs::write(log.configuration(), format!("{yaml}\n{section}\n")).unwrap();
+    let (mut manager, path) = Manager::at(log.path());
+    let launch = log.launch("serve").env("NOTIFY_SOCKET", path);
+    let mut server = launch.start(log.address()).unwrap();
+    manager.wait_for(0, "READY=1");
+    manager.wait_for(
+        0,
+        "STATUS=test: 0 entries, running; witness witness.example",
+    );
     server.stop(EVENT_TIMEOUT).unwrap();
 }
 
