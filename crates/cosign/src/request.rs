@@ -11,7 +11,7 @@ const MAX_PROOF: usize = 63;
 /// Maximum number of signature lines of a checkpoint.
 const MAX_SIGNATURES: usize = 64;
 
-/// Maximum length of the text of a checkpoint in bytes. Records and evidence in the lock stay small.
+/// Maximum length of the text of a checkpoint in bytes: the values in the lock stay small.
 const MAX_TEXT: usize = 4 << 10;
 
 /// The reasons why a body is not a request.

@@ -238,8 +238,8 @@ impl Config {
 }
 
 /// Refuses places that endanger the lock, the directories or the secrets of the logs. `private` are
-/// further private files of the process, with their keys. `witness` is the directory with the public
-/// files of the witness.
+/// further private files of the process, with their keys. `witness` is the directory with the
+/// public files of the witness.
 fn refuse_unsafe_places(
     checkpoints: &Located<LockPlace>,
     private: impl IntoIterator<Item = (String, Located<PathBuf>)>,

@@ -11,8 +11,8 @@ use super::server::TlsFiles;
 
 /// Refuses private files among the public files of a log: a file server, a mirror and a backup
 /// take the whole directory of a log, except for `.lucarne`. `passwords` are the files with
-/// passwords of the whole process, with their keys. `witness` is the directory with the public files
-/// of the witness.
+/// passwords of the whole process, with their keys. `witness` is the directory with the public
+/// files of the witness.
 pub(super) fn refuse(
     lock: &Located<LockPlace>,
     passwords: impl IntoIterator<Item = (String, Located<PathBuf>)>,
