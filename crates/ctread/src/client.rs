@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use lucarne_ct::{CheckpointVerifier, TileEntries, TileEntry};
-use lucarne_tlog::{Checkpoint, Hash, Level, TILE_WIDTH, Tile};
+use lucarne_tlog::{Checkpoint, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::{
     Problem, ReadError, Source, TileContent, VerifiedTree, file, load_edge, read_ahead, tile,
@@ -45,6 +45,12 @@ impl Client {
     /// Returns the verified tree.
     pub fn tree(&self) -> &VerifiedTree {
         &self.tree
+    }
+
+    /// Replaces the verified tree by another one, which need not extend it.
+    pub fn restart(&mut self, edge: RightEdge) {
+        self.tree = VerifiedTree::default();
+        self.tree.advance(edge);
     }
 
     /// Returns the note of the last checkpoint with a valid signature, even if its tree was not

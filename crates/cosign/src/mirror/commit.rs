@@ -9,7 +9,7 @@ use lucarne_tlog::{Checkpoint, NoteSignature, SignedNote};
 use super::ticket::Target;
 use super::tree::{Tree, TreeError};
 use super::{Mirror, MirroredLog, State, UploadRefusal, superseded, unsigned};
-use crate::witness::{Refusal, Slot};
+use crate::witness::{Record, Recorded, Refusal, Slot};
 
 /// A checkpoint that is published, with the signatures of the log and of the mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,21 @@ impl Mirror {
             }
             (_, progress) => progress,
         };
-        let tree = Tree::load(log.assets.clone(), log.format, size, root).await?;
+        let load = |size, root| Tree::load(log.assets.clone(), log.format, size, root);
+        let mut loaded = load(size, root).await;
+        if let Some(Record { checkpoint, .. }) = &mirrored
+            && checkpoint.size < size
+        {
+            let extends = match &loaded {
+                Ok(tree) => tree.extends(checkpoint.size, checkpoint.root).await?,
+                Err(_) => false,
+            };
+            if !extends {
+                // Another process has saved the progress: of other files, or another history.
+                loaded = load(checkpoint.size, checkpoint.root).await;
+            }
+        }
+        let tree = loaded?;
         if let Some(record) = &mirrored {
             // A crash may have prevented the publication.
             self.publish(log, &record.note, record.checkpoint.size, record.time)
@@ -100,6 +114,22 @@ impl Mirror {
         }
     }
 
+    /// Returns the mirror checkpoint in the lock. Fails if another process has cosigned a checkpoint
+    /// since the state was loaded: the tree in memory may be another history of the log.
+    pub(super) async fn recorded(
+        &self,
+        log: &MirroredLog,
+        state: &State,
+    ) -> Result<Recorded, UploadRefusal> {
+        let recorded = self.witness.recorded(Slot::Mirror, &log.origin).await?;
+        let [now, loaded] = [&recorded.record, &state.mirrored]
+            .map(|record| record.as_ref().map(|record| &record.checkpoint));
+        if now != loaded {
+            return Err(Refusal::Busy.into());
+        }
+        Ok(recorded)
+    }
+
     /// Cosigns a checkpoint after all its entries are durable and were read back. The cosignatures
     /// leave the mirror after the checkpoint is in the lock and published.
     pub(super) async fn commit(
@@ -110,13 +140,8 @@ impl Mirror {
         now: u64,
     ) -> Result<Vec<NoteSignature>, UploadRefusal> {
         let Checkpoint { size, root, .. } = target.checkpoint;
-        let recorded = self.witness.recorded(Slot::Mirror, &log.origin).await?;
-        let record = recorded.record.as_ref();
-        let before = record.map_or(0, |record| record.checkpoint.size);
-        if before > size {
-            // Another process has the same store, and is ahead.
-            return Err(Refusal::Busy.into());
-        }
+        let recorded = self.recorded(log, state).await?;
+        let before = state.mirrored_size();
         if state.tree.flush(size, before).await? != root {
             return Err(TreeError::Root { size, root }.into());
         }

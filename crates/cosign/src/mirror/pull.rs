@@ -111,11 +111,19 @@ impl Puller {
     }
 
     /// Returns the index of the next entry. The client verifies that the log extends the copy.
-    async fn start(&self, mirror: &Mirror, log: &MirroredLog) -> Result<u64, UploadRefusal> {
+    async fn start(&mut self, mirror: &Mirror, log: &MirroredLog) -> Result<u64, UploadRefusal> {
         let mut state = log.state.lock().await;
+        let is_current = match &*state {
+            Some(loaded) => mirror.recorded(log, loaded).await.is_ok(),
+            None => true,
+        };
+        if !is_current {
+            *state = None;
+        }
         let tree = &mirror.loaded(log, &mut state).await?.tree;
-        if self.client.tree().edge().size() < tree.durable().size() {
-            self.client.tree().advance(tree.durable().clone());
+        // A tree beyond the copy may be a fork whose entries were not stored.
+        if *self.client.tree().edge() != *tree.durable() {
+            self.client.restart(tree.durable().clone());
         }
         Ok(tree.size())
     }

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use lucarne_ctread::{Bucket, Problem, ReadError, file, load_edge, tile as read_tile};
+use lucarne_ctread::{
+    Bucket, Problem, ReadError, VerifiedTree, file, load_edge, tile as read_tile,
+};
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
@@ -88,6 +90,13 @@ impl Tree {
     /// Returns the tree of the entries that are durable.
     pub(super) fn durable(&self) -> &RightEdge {
         &self.durable
+    }
+
+    /// Returns whether the durable tree had this root when it had `size` entries.
+    pub(super) async fn extends(&self, size: u64, root: Hash) -> Result<bool, TreeError> {
+        let tree = VerifiedTree::default();
+        tree.advance(self.durable.clone());
+        Ok(tree.root_at(&self.files, size).await? == root)
     }
 
     /// Returns the leaf hashes of the bundle that contains the leaf `end`, before this leaf.

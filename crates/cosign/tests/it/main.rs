@@ -6,6 +6,7 @@ mod evidence;
 mod lists;
 mod mirror;
 mod mirror_crashes;
+mod mirror_pull;
 mod sign_subtree;
 
 use std::sync::Arc;
