@@ -17,7 +17,7 @@ pub mod upload;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use lucarne_storage::{AssetError, Assets, LockError, LogId};
 use lucarne_tlog::{
@@ -58,6 +58,7 @@ pub struct MirroredLog {
     assets: Arc<dyn Assets>,
     /// `None` until the state is loaded, and after a failure.
     state: tokio::sync::Mutex<Option<State>>,
+    was_loaded: AtomicBool,
     published: Mutex<Option<Arc<Published>>>,
     /// Number of entries of the largest checkpoint that the log has signed.
     seen: AtomicU64,
@@ -155,6 +156,7 @@ impl Mirror {
                 format,
                 assets,
                 state: tokio::sync::Mutex::default(),
+                was_loaded: AtomicBool::new(false),
                 published: Mutex::default(),
                 seen: AtomicU64::new(0),
                 recent: Mutex::default(),
@@ -429,6 +431,12 @@ impl MirroredLog {
 
     fn see(&self, checkpoint: &Checkpoint) {
         self.seen.fetch_max(checkpoint.size, Relaxed);
+    }
+
+    /// Returns whether the state was loaded. Before, the mirror does not know its checkpoint.
+    #[must_use]
+    pub fn was_loaded(&self) -> bool {
+        self.was_loaded.load(Relaxed)
     }
 
     /// Returns the checkpoint that the mirror has cosigned and published last.

@@ -191,6 +191,14 @@ impl MirrorService {
         &self.mirror
     }
 
+    /// Loads a log, and records the result. Returns whether the log is loaded.
+    pub async fn load(&self, log: &MirroredLog) -> bool {
+        let failure = self.mirror.open(log).await.err();
+        let is_loaded = failure.is_none();
+        self.note(log, failure.map(|error| error.to_string()));
+        is_loaded
+    }
+
     /// Copies a log up to its present checkpoint, and records the result.
     pub async fn pull(&self, log: &MirroredLog, puller: &mut Puller) {
         let pulled = puller.pull(&self.mirror, log, now_ms() / 1000).await;
@@ -310,9 +318,7 @@ impl MirrorService {
             UploadRefusal::Checkpoint(refusal) => return witness::refused(refusal),
             // The text of these errors has places of this machine.
             UploadRefusal::Tree(_) => {
-                let detail = "the store of the mirror does not respond, or is damaged";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                ErrorResponse::read(status, "mirror_unavailable", detail).and_retry(1)
+                unavailable("the store of the mirror does not respond, or is damaged")
             }
         };
         // The rest of the body is not worth reading.
@@ -359,6 +365,9 @@ impl MirrorService {
         client: &Arc<Client>,
     ) -> Response {
         let Some(published) = log.published() else {
+            if !log.was_loaded() {
+                return unavailable("the mirror has not opened this log yet").into_response();
+            }
             return not_yet("this mirror has no checkpoint of this log yet\n");
         };
         let tile = match file {
@@ -446,6 +455,11 @@ async fn entries(
             Err(ReadError::new(format.path(&tile), problem))
         }
     }
+}
+
+fn unavailable(detail: &str) -> ErrorResponse {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    ErrorResponse::read(status, "mirror_unavailable", detail).and_retry(1)
 }
 
 fn unread(error: &ReadError) -> Response {

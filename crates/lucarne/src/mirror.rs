@@ -73,14 +73,16 @@ pub(crate) async fn open(
         registry,
     );
     let mut tasks = JoinSet::new();
-    tasks.spawn(load(Arc::clone(&service)));
     for (origin, from) in &settings.logs {
-        if let Some(from) = from {
-            let source = Prefix::new(&from.url, Client::of_system(SILENT));
-            let verifier = verifier(settings, origin)?;
-            let puller = Puller::new(Arc::new(source), verifier);
-            tasks.spawn(follow(Arc::clone(&service), origin.clone(), puller));
-        }
+        let puller = match from {
+            Some(from) => {
+                let source = Prefix::new(&from.url, Client::of_system(SILENT));
+                Some(Puller::new(Arc::new(source), verifier(settings, origin)?))
+            }
+            None => None,
+        };
+        let service = Arc::clone(&service);
+        tasks.spawn(follow(service, origin.clone(), turn.clone(), puller));
     }
     Ok(Mirroring {
         service,
@@ -111,26 +113,25 @@ fn verifier(settings: &MirrorSettings, origin: &str) -> Result<CheckpointVerifie
     Ok(CheckpointVerifier::new(origin, spki)?)
 }
 
-/// Loads all logs, so that their files are served before the first upload.
-async fn load(service: Arc<MirrorService>) {
-    let mirror = service.mirror();
-    let mut failed = mirror.open().await;
-    for log in mirror.logs().values() {
-        let found = failed
-            .iter()
-            .position(|(origin, _)| *origin == log.origin());
-        let failure = found.map(|at| failed.swap_remove(at).1.to_string());
-        service.note(log, failure);
-    }
-}
-
-/// Copies a log again and again.
-async fn follow(service: Arc<MirrorService>, origin: String, mut puller: Puller) {
+/// Loads a log, so that its files are served before the first upload. Copies a log that has a
+/// puller again and again.
+async fn follow(
+    service: Arc<MirrorService>,
+    origin: String,
+    turn: Turn,
+    mut puller: Option<Puller>,
+) {
     let Some(log) = service.mirror().logs().get(&sha256(&[origin.as_bytes()])) else {
         return;
     };
+    // Until then, another process has the lock and the copies.
+    turn.comes().await;
     loop {
-        service.pull(log, &mut puller).await;
+        if let Some(puller) = &mut puller {
+            service.pull(log, puller).await;
+        } else if service.load(log).await {
+            return;
+        }
         sleep(POLL).await;
     }
 }

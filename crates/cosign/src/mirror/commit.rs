@@ -26,15 +26,13 @@ pub struct Published {
 const CHECKPOINT: &str = "checkpoint";
 
 impl Mirror {
-    /// Loads the states of all logs. A log that cannot be loaded is loaded by its next request.
-    /// Returns the errors.
-    pub async fn open(&self) -> Vec<(&str, UploadRefusal)> {
-        let mut errors = Vec::new();
-        for log in self.logs.values() {
-            let loaded = self.loaded(log, &mut *log.state.lock().await).await.err();
-            errors.extend(loaded.map(|error| (log.origin.as_str(), error)));
-        }
-        errors
+    /// Loads the state of a log, so that its files are served before the next upload.
+    ///
+    /// # Errors
+    /// If the lock or the store fails, or the store lacks files.
+    pub async fn open(&self, log: &MirroredLog) -> Result<(), UploadRefusal> {
+        let mut state = log.state.lock().await;
+        self.loaded(log, &mut state).await.map(drop)
     }
 
     /// Returns the state of a log, from the lock and the store if it is not in memory.
@@ -82,6 +80,7 @@ impl Mirror {
             self.publish(log, &record.note, record.checkpoint.size, record.time)
                 .await?;
         }
+        log.was_loaded.store(true, Relaxed);
         Ok(State { tree, mirrored })
     }
 

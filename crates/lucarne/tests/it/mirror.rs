@@ -51,10 +51,13 @@ impl Place {
         self.path().join("copies").join(hash(origin))
     }
 
-    fn start(&self, address: SocketAddr) -> Server {
+    fn launch(&self) -> Launch {
         let launch = Launch::new(LUCARNE).directory(self.path());
-        let launch = launch.args(["mirror", "-c", "mirror.yaml"]);
-        launch.start(address).unwrap()
+        launch.args(["mirror", "-c", "mirror.yaml"])
+    }
+
+    fn start(&self, address: SocketAddr) -> Server {
+        self.launch().start(address).unwrap()
     }
 }
 
@@ -130,6 +133,44 @@ fn uploads_continue_after_kills() {
             // Another process cannot open the copy.
             let assets = lucarne_storage::PosixAssets::watch(place.copy(ORIGIN)).unwrap();
             log.assert_complete(&assets, size).await;
+        }
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
+/// The next process has the copies after a hand-over, and serves a log without another upload.
+#[test]
+fn copies_are_served_after_a_hand_over() {
+    let key = Cosigner::ml_dsa_44(ORIGIN, &[4; 32]).unwrap();
+    let log = PushedLog::with_key(key, 700);
+    let (place, address) = Place::new(&format!("    - key: {}\n", log.key.verifier()));
+    let file = place.path().join("mirror.yaml");
+    let yaml = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("handover: handover.sock\n{yaml}")).unwrap();
+    let mirror = client(address);
+    let mut server = place.start(address);
+    run(async {
+        for (old, size) in [(0, 300), (300, 700)] {
+            let body = log.request(old, size).to_string();
+            let added = mirror.post("add-checkpoint", body).await.unwrap();
+            assert_eq!(added.status, 200, "{}", added.text());
+            let body = log.upload(old, size, b"", usize::MAX);
+            let uploaded = upload(&mirror, body).await.unwrap();
+            assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+
+            let mut next = place.launch().spawn().unwrap();
+            let ended = tokio::task::block_in_place(|| server.wait(EVENT_TIMEOUT)).unwrap();
+            assert!(ended.success(), "{}\n{}", server.output(), next.output());
+            assert_has(&server.output(), "handed over");
+            assert_eq!(next.try_wait().unwrap(), None, "{}", next.output());
+            server = next;
+            let path = format!("{}/checkpoint", hash(ORIGIN));
+            eventually("the checkpoint is served after the hand-over", async || {
+                let note = mirror.get(&path).await.unwrap();
+                assert!(note.status == 200 || note.status == 503, "{}", note.text());
+                note.status == 200 && note.text().starts_with(&log.request(0, size).note.text)
+            })
+            .await;
         }
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
