@@ -12,7 +12,7 @@ use lucarne_ctread::Prefix;
 use lucarne_http::MirrorService;
 use lucarne_log::Turn;
 use lucarne_net::Client;
-use lucarne_storage::{Lock, PosixAssets};
+use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
 
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
@@ -31,7 +31,21 @@ const SILENT: Duration = Duration::from_secs(60);
 /// A mirror with the tasks that copy logs. Dropping the value ends them.
 pub(crate) struct Mirroring {
     pub(crate) service: Arc<MirrorService>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
+}
+
+impl Mirroring {
+    /// Ends the copying, and releases the copies for another process.
+    ///
+    /// # Errors
+    /// If an operation of a store has not ended.
+    pub(crate) async fn let_go(&mut self) -> Result<(), AssetError> {
+        self.tasks.shutdown().await;
+        for log in self.service.mirror().logs().values() {
+            log.assets().close().await?;
+        }
+        Ok(())
+    }
 }
 
 /// Opens the mirror of these settings. Its logs open in the background.
@@ -84,10 +98,7 @@ pub(crate) async fn open(
         let service = Arc::clone(&service);
         tasks.spawn(follow(service, origin.clone(), turn.clone(), puller));
     }
-    Ok(Mirroring {
-        service,
-        _tasks: tasks,
-    })
+    Ok(Mirroring { service, tasks })
 }
 
 /// Creates the directory of a copy.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lucarne_http::Serving;
 use lucarne_log::{Fatal, Log};
-use lucarne_storage::Lock;
+use lucarne_storage::{AssetError, Lock};
 use tokio::time::{sleep, timeout};
 
 use super::doorway::Candidate;
 use super::wire::{Message, Wire};
 use super::{OPENING, RESPONSE_TIMEOUT};
 use crate::closing::close;
+use crate::mirror::Mirroring;
 
 /// Time for clients to open new connections. Responses in this time announce the end of their
 /// connection.
@@ -37,7 +38,7 @@ pub(crate) enum Given {
 pub(crate) async fn give(
     candidate: Candidate,
     serving: &mut Serving,
-    logs: &[Arc<Log>],
+    (logs, mirroring): (&[Arc<Log>], Option<&mut Mirroring>),
     lock: &Arc<dyn Lock>,
     drain_timeout: Duration,
 ) -> Given {
@@ -57,7 +58,7 @@ pub(crate) async fn give(
         }
     }
     serving.close().await;
-    match switch(wire, serving, logs, lock, drain_timeout).await {
+    match switch(wire, serving, (logs, mirroring), lock, drain_timeout).await {
         Ok(()) => {
             tracing::info!(pid, "handed over");
             Given::Over
@@ -92,6 +93,8 @@ enum SwitchError {
     Waiting(Vec<String>),
     #[error("log `{name}`: {source}")]
     Log { name: String, source: Fatal },
+    #[error("the copies of the mirror: {0}")]
+    Mirror(#[source] AssetError),
     #[error("the lock {0} does not respond")]
     Lock(String),
     #[error("the other process failed: {0}")]
@@ -112,7 +115,7 @@ enum SwitchError {
 async fn switch(
     wire: &mut Wire,
     serving: &Serving,
-    logs: &[Arc<Log>],
+    (logs, mirroring): (&[Arc<Log>], Option<&mut Mirroring>),
     lock: &Arc<dyn Lock>,
     drain_timeout: Duration,
 ) -> Result<(), SwitchError> {
@@ -130,6 +133,9 @@ async fn switch(
             name: log.config().shortname.clone(),
             source,
         })?;
+    }
+    if let Some(mirroring) = mirroring {
+        mirroring.let_go().await.map_err(SwitchError::Mirror)?;
     }
     if timeout(CLOSING, lock.close()).await.is_err() {
         return Err(SwitchError::Lock(lock.location()));

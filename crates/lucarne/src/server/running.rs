@@ -76,7 +76,7 @@ impl Running {
         handover::give(
             candidate,
             serving,
-            &hosted.logs,
+            (&hosted.logs[..], self.mirroring.as_mut()),
             &self.lock,
             self.drain_timeout,
         )

@@ -13,6 +13,7 @@ use lucarne_testkit::{
 };
 use lucarne_tlog::note::parse_signatures;
 use lucarne_tlog::{Checkpoint, Cosigner, SignedNote};
+use tokio::io::AsyncWriteExt;
 
 use crate::common::{
     EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log, lucarne, pki, ready, run, submission,
@@ -158,12 +159,16 @@ fn copies_are_served_after_a_hand_over() {
             let uploaded = upload(&mirror, body).await.unwrap();
             assert_eq!(uploaded.status, 200, "{}", uploaded.text());
 
+            // The first process waits for this upload after it has handed over.
+            let mut open = tokio::net::TcpStream::connect(address).await.unwrap();
+            let head = format!(
+                "POST /m/add-entries HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
+                 application/octet-stream\r\ncontent-length: 1000\r\n\r\n"
+            );
+            open.write_all(head.as_bytes()).await.unwrap();
             let mut next = place.launch().spawn().unwrap();
-            let ended = tokio::task::block_in_place(|| server.wait(EVENT_TIMEOUT)).unwrap();
-            assert!(ended.success(), "{}\n{}", server.output(), next.output());
-            assert_has(&server.output(), "handed over");
-            assert_eq!(next.try_wait().unwrap(), None, "{}", next.output());
-            server = next;
+            tokio::task::block_in_place(|| server.wait_for_output("handed over", EVENT_TIMEOUT))
+                .unwrap();
             let path = format!("{}/checkpoint", hash(ORIGIN));
             eventually("the checkpoint is served after the hand-over", async || {
                 let note = mirror.get(&path).await.unwrap();
@@ -171,6 +176,13 @@ fn copies_are_served_after_a_hand_over() {
                 note.status == 200 && note.text().starts_with(&log.request(0, size).note.text)
             })
             .await;
+            let said = next.output();
+            assert!(!said.contains("is in use by"), "{said}");
+            drop(open);
+            let ended = tokio::task::block_in_place(|| server.wait(EVENT_TIMEOUT)).unwrap();
+            assert!(ended.success(), "{}\n{said}", server.output());
+            assert_eq!(next.try_wait().unwrap(), None, "{said}");
+            server = next;
         }
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
