@@ -145,19 +145,7 @@ async fn an_upload_continues_after_its_last_package() {
         ticket: info.ticket,
         ..head(512, 1000)
     };
-    let lines = lines(upload(&second, &log, with.clone()).await);
-    cosigned(&log.request(0, 1000).note.text, &lines);
-    log.assert_complete(&*assets, 1000).await;
-
-    // A ticket is bound to its size and origin, and to its bytes.
-    let other = UploadHead {
-        origin: "other.example".to_owned(),
-        ..with.clone()
-    };
-    assert!(matches!(
-        second.upload(other).await,
-        Err(UploadRefusal::UnknownLog(_))
-    ));
+    // A ticket is bound to its size and to its bytes: the code, and the note.
     for (at, end) in [(0, 1000), (40, 1000), (usize::MAX, 999)] {
         let mut with = UploadHead {
             end,
@@ -166,9 +154,43 @@ async fn an_upload_continues_after_its_last_package() {
         if let Some(byte) = with.ticket.get_mut(at) {
             *byte ^= 1;
         }
-        let bigger_committed = second.upload(with).await.map(drop);
-        // 1000 is the mirror checkpoint now, and needs no ticket.
-        assert_eq!(bigger_committed.is_ok(), end == 1000);
+        let info = conflict(upload(&second, &log, with).await);
+        assert_eq!((info.size, info.next), (1100, 512));
+    }
+    let lines = lines(upload(&second, &log, with).await);
+    cosigned(&log.request(0, 1000).note.text, &lines);
+    log.assert_complete(&*assets, 1000).await;
+}
+
+/// A ticket of one log is no ticket of another log of the same mirror.
+#[tokio::test]
+async fn tickets_are_bound_to_their_log() {
+    let origins = [ORIGIN, "other.example"];
+    let logs = origins.map(|origin| PushedLog::new(origin, 700));
+    let copies = origins.map(|origin| {
+        let assets: Arc<dyn Assets> = Arc::new(MemoryAssets::new());
+        (origin.to_owned(), EntryFormat::Bundles, assets)
+    });
+    let witness = witness_of(&origins, Arc::new(memory()));
+    let mirror = Mirror::new(witness, &[9; 32], copies);
+    let ticket_of = async |log: &PushedLog, size: u64| {
+        mirror.add_checkpoint(&log.request(0, size)).await.unwrap();
+        let head = UploadHead {
+            origin: log.origin().to_owned(),
+            ..head(0, size)
+        };
+        partial(upload_some(&mirror, log, head, 1).await).ticket
+    };
+    // The first log has no checkpoint of this size.
+    let own = ticket_of(&logs[0], 600).await;
+    let other = ticket_of(&logs[1], 700).await;
+    for (end, ticket) in [(700, other), (700, own)] {
+        let head = UploadHead {
+            ticket,
+            ..head(256, end)
+        };
+        let info = conflict(upload(&mirror, &logs[0], head).await);
+        assert_eq!((info.size, info.next), (600, 256));
     }
 }
 
