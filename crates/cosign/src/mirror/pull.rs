@@ -25,7 +25,7 @@ const REFRESHED: u64 = 60;
 pub struct Puller {
     client: Client,
     source: Arc<dyn Source>,
-    /// Issuers that are stored.
+    /// Issuers that were written since the last failure.
     issuers: HashSet<Fingerprint>,
 }
 
@@ -63,6 +63,20 @@ impl Puller {
     /// # Errors
     /// See [`PullError`]. The next call continues after the entries that are stored.
     pub async fn pull(
+        &mut self,
+        mirror: &Mirror,
+        log: &MirroredLog,
+        now: u64,
+    ) -> Result<(), PullError> {
+        let copied = self.copy(mirror, log, now).await;
+        if copied.is_err() {
+            // A failed sync may lose issuers that can still be read.
+            self.issuers.clear();
+        }
+        copied
+    }
+
+    async fn copy(
         &mut self,
         mirror: &Mirror,
         log: &MirroredLog,
@@ -174,7 +188,8 @@ impl Puller {
     }
 }
 
-/// Stores the issuers of a data tile that are not stored.
+/// Writes the issuers of a data tile that were not written since the last failure. The entries of
+/// the tile become durable after them: after a crash, the tile is read again with its issuers.
 async fn store_issuers(
     stored: &mut HashSet<Fingerprint>,
     source: &dyn Source,
@@ -187,14 +202,16 @@ async fn store_issuers(
         }
         let path = format!("issuer/{fingerprint}");
         let found = log.assets.get(&path).await.map_err(UploadRefusal::from)?;
-        if found.is_none_or(|der| Fingerprint::of(&der) != *fingerprint) {
-            let der = issuer(source, *fingerprint).await?;
-            let file = Asset::new(path, der, AssetKind::Issuer);
-            log.assets
-                .publish(vec![file])
-                .await
-                .map_err(UploadRefusal::from)?;
-        }
+        let der = match found.filter(|der| Fingerprint::of(der) == *fingerprint) {
+            // Another process may have written the file without a sync, or with a failed one.
+            Some(der) => der,
+            None => issuer(source, *fingerprint).await?,
+        };
+        let file = Asset::new(path, der, AssetKind::Issuer);
+        log.assets
+            .publish(vec![file])
+            .await
+            .map_err(UploadRefusal::from)?;
         stored.insert(*fingerprint);
     }
     Ok(())

@@ -1,11 +1,17 @@
 //! Copies of static CT logs, which a mirror reads itself.
 
+use std::sync::atomic::AtomicBool;
+
 use bytes::Bytes;
-use lucarne_cosign::mirror::{EntryFormat, Mirror, MirroredLog, PullError, Puller, UploadRefusal};
+use lucarne_cosign::mirror::{
+    EntryFormat, Mirror, MirroredLog, PullError, Puller, TreeError, UploadRefusal,
+};
 use lucarne_cosign::{LogKeys, Refusal, TrustedKey};
 use lucarne_ct::{CheckpointVerifier, Fingerprint, LogKey, SignedEntryRef, TileLeafRef};
 use lucarne_ctread::{Bucket, Source, SourceError, gunzip};
-use lucarne_storage::{Assets, MemoryAssets};
+use lucarne_storage::conformance::PowerLoss;
+use lucarne_storage::memory::Operation;
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, MemoryAssets, PosixAssets};
 use tokio::sync::Notify;
 
 use super::*;
@@ -70,10 +76,13 @@ fn grow(files: &MemoryAssets, size: u64, branch: u8) {
 }
 
 fn mirror(lock: &MemoryLock, assets: &MemoryAssets) -> Mirror {
+    mirror_in(lock, Arc::new(assets.clone()))
+}
+
+fn mirror_in(lock: &MemoryLock, assets: Arc<dyn Assets>) -> Mirror {
     let mut logs = LogKeys::default();
     logs.add(ORIGIN, TrustedKey::Ct(verifier()));
     let witness = Witness::new(cosigners(), logs, Arc::new(lock.clone())).unwrap();
-    let assets: Arc<dyn Assets> = Arc::new(assets.clone());
     let logs = [(ORIGIN.to_owned(), EntryFormat::StaticCt, assets)];
     Mirror::new(witness, &[9; 32], logs)
 }
@@ -132,6 +141,51 @@ async fn a_copy_continues_after_restarts() {
     let second = mirror(&lock, &copy);
     pull(&second, &mut puller(&files)).await.unwrap();
     assert_copied(&files, &copy, 900).await;
+}
+
+/// A sync fails, and the issuer is lost: it is written again before the checkpoint is cosigned.
+#[tokio::test]
+async fn issuers_are_written_again_after_a_failed_sync() {
+    let (lock, files, copy) = (memory(), MemoryAssets::new(), MemoryAssets::new());
+    grow(&files, 300, 0);
+    let mirror = mirror(&lock, &copy);
+    let mut puller = puller(&files);
+    let (store, failed) = (copy.clone(), AtomicBool::new(false));
+    copy.inject(move |operation| {
+        if operation != Operation::Settle || failed.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        store.tamper(&issuer_path(), None);
+        Some(AssetError::Silent {
+            directory: "memory".to_owned(),
+        })
+    });
+    let unsynced = pull(&mirror, &mut puller).await;
+    assert!(matches!(
+        unsynced,
+        Err(PullError::Mirror(UploadRefusal::Tree(TreeError::Store(_))))
+    ));
+    pull(&mirror, &mut puller).await.unwrap();
+    assert_copied(&files, &copy, 300).await;
+}
+
+/// The mirror is killed before the first sync, and its files survive in memory: the next process
+/// writes the issuer again, so that its sync includes the file.
+#[tokio::test]
+async fn issuers_of_an_earlier_process_are_synced() {
+    let (lock, files, folder) = (memory(), MemoryAssets::new(), tempfile::tempdir().unwrap());
+    grow(&files, 300, 0);
+    let store = PosixAssets::open(folder.path()).unwrap();
+    let issuer = Asset::new(issuer_path(), ISSUER, AssetKind::Issuer);
+    store.publish(vec![issuer]).await.unwrap();
+    drop(store);
+    let power = Arc::new(PowerLoss::new(PosixAssets::open(folder.path()).unwrap()));
+    let mirror = mirror_in(&lock, power.clone());
+    // The second data tile is missing: the copy stops before its sync.
+    files.tamper("tile/data/001.p/44", None);
+    let stopped = pull(&mirror, &mut puller(&files)).await;
+    assert!(matches!(stopped, Err(PullError::Source(_))), "{stopped:?}");
+    assert!(power.unsettled().contains(&issuer_path()));
 }
 
 /// A source whose data tiles wait until another mirror has finished.
