@@ -72,6 +72,12 @@ impl Tree {
             let entries = format.read(&files, partial).await?;
             compare(format, partial, &entries, edge.partial(0))?;
             bundle = entries.bytes.to_vec();
+        } else if let Some(last) = (size / TILE_WIDTH).checked_sub(1)
+            && let Some(full) = Tile::widest(Level::Data, last, size)
+        {
+            // A copy in the other format has no such file.
+            let entries = format.read(&files, full).await?;
+            compare(format, full, &entries, &full_leaves(&files, last).await?)?;
         }
         Ok(Self {
             files,
@@ -108,10 +114,7 @@ impl Tree {
         if index == self.size() / TILE_WIDTH {
             return Ok(self.edge.partial(0)[..count].to_vec());
         }
-        let Some(full) = Tile::new(Level::Hashes(0), index, TILE_WIDTH as u16) else {
-            return Ok(Vec::new());
-        };
-        let mut hashes = lucarne_ctread::hashes(&read_tile(&self.files, full).await?);
+        let mut hashes = full_leaves(&self.files, index).await?;
         hashes.truncate(count);
         Ok(hashes)
     }
@@ -238,6 +241,14 @@ impl Tree {
             return Err(TreeError::Different(written.path));
         }
         Ok(())
+    }
+}
+
+/// Returns the leaf hashes of a full bundle.
+async fn full_leaves(files: &Bucket, index: u64) -> Result<Vec<Hash>, TreeError> {
+    match Tile::new(Level::Hashes(0), index, TILE_WIDTH as u16) {
+        Some(full) => Ok(lucarne_ctread::hashes(&read_tile(files, full).await?)),
+        None => Ok(Vec::new()),
     }
 }
 

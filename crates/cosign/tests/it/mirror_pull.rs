@@ -80,10 +80,14 @@ fn mirror(lock: &MemoryLock, assets: &MemoryAssets) -> Mirror {
 }
 
 fn mirror_in(lock: &MemoryLock, assets: Arc<dyn Assets>) -> Mirror {
+    mirror_of(lock, EntryFormat::StaticCt, assets)
+}
+
+fn mirror_of(lock: &MemoryLock, format: EntryFormat, assets: Arc<dyn Assets>) -> Mirror {
     let mut logs = LogKeys::default();
     logs.add(ORIGIN, TrustedKey::Ct(verifier()));
     let witness = Witness::new(cosigners(), logs, Arc::new(lock.clone())).unwrap();
-    let logs = [(ORIGIN.to_owned(), EntryFormat::StaticCt, assets)];
+    let logs = [(ORIGIN.to_owned(), format, assets)];
     Mirror::new(witness, &[9; 32], logs)
 }
 
@@ -141,6 +145,41 @@ async fn a_copy_continues_after_restarts() {
     let second = mirror(&lock, &copy);
     pull(&second, &mut puller(&files)).await.unwrap();
     assert_copied(&files, &copy, 900).await;
+}
+
+/// `from` was removed from the configuration: the copy is refused in the other format, and its
+/// checkpoint is the first that a pending checkpoint must extend.
+#[tokio::test]
+async fn a_copy_has_one_format() {
+    let (lock, files, copy) = (memory(), MemoryAssets::new(), MemoryAssets::new());
+    grow(&files, 512, 0);
+    let copied = mirror(&lock, &copy);
+    pull(&copied, &mut puller(&files)).await.unwrap();
+    copied.open(the_log(&copied)).await.unwrap();
+    drop(copied);
+
+    let pushed = mirror_of(&lock, EntryFormat::Bundles, Arc::new(copy));
+    let refused = pushed.open(the_log(&pushed)).await;
+    match refused {
+        Err(UploadRefusal::Tree(TreeError::Read(error))) => {
+            assert_eq!(error.path, "tile/entries/001");
+        }
+        other => panic!("{other:?}"),
+    }
+
+    grow(&files, 512, 1);
+    let note = files.get("checkpoint").await.unwrap().unwrap();
+    let note = SignedNote::parse(&note).unwrap();
+    let checkpoint = Checkpoint::parse(&note.text).unwrap();
+    let fork = AddCheckpoint {
+        old: 0,
+        proof: Vec::new(),
+        note,
+        checkpoint,
+    };
+    let refused = pushed.add_checkpoint(&fork).await;
+    assert!(matches!(refused, Err(Refusal::Stale(512))), "{refused:?}");
+    assert_eq!(pushed.witness().contradictions(ORIGIN).await.unwrap(), 1);
 }
 
 /// A sync fails, and the issuer is lost: it is written again before the checkpoint is cosigned.
