@@ -258,6 +258,13 @@ impl Reservation {
         Ok(())
     }
 
+    /// Releases all reserved bytes beyond this number.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.client.give_back(less);
+        self.bytes -= less;
+    }
+
     /// Reserves the bytes of a response until the client has received them.
     pub(crate) fn of_response(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
         let mut held = Reservation::nothing(client);

@@ -83,6 +83,7 @@ impl MirrorService {
         while let Some(leaves) = upload.next_package() {
             if let Some(package) = body.reader.package(&leaves).map_err(UploadRefusal::from)? {
                 upload.add(package).await?;
+                body.held.shrink(body.reader.buffered());
                 continue;
             }
             match body.read().await {

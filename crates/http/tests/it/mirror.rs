@@ -294,6 +294,25 @@ async fn bombs_and_large_entries_are_bounded() {
     assert_eq!(refused.status, 503, "{}", refused.text());
 }
 
+/// An upload that waits for its client holds the bytes that are not stored, and no more.
+#[tokio::test]
+async fn stored_packages_are_not_held() {
+    let served = Served::start().await;
+    assert_eq!(served.pending(0, 700).await.status, 200);
+    let mut body = served.log.upload(0, 700, b"", 1);
+    // The first byte of the next package.
+    body.push(0);
+    let head = "POST /m/add-entries HTTP/1.1\r\nhost: m.example\r\ncontent-length: 1000000\r\n\
+                content-type: application/octet-stream\r\n\r\n";
+    let mut open = Vec::new();
+    for _ in 0..5 {
+        let mut client = served.server.connect().await;
+        client.send(&[head.as_bytes(), &body].concat()).await;
+        open.push(client);
+    }
+    served.server.counts("lucarne_http_inflight_bytes", 5).await;
+}
+
 #[tokio::test]
 async fn the_mirror_describes_itself_and_its_logs() {
     let served = Served::start().await;
