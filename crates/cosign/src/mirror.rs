@@ -70,6 +70,8 @@ pub struct MirroredLog {
 struct State {
     tree: Tree,
     mirrored: Option<Record>,
+    /// Whether a commit has begun to replace the record in the lock, and has not ended.
+    is_committing: bool,
 }
 
 /// The reasons why a mirror refuses entries, or cannot store them.

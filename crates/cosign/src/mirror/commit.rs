@@ -41,7 +41,8 @@ impl Mirror {
         log: &MirroredLog,
         state: &'s mut Option<State>,
     ) -> Result<&'s mut State, UploadRefusal> {
-        if state.is_none() {
+        // A commit that its client has cut off may have replaced the record.
+        if state.as_ref().is_none_or(|state| state.is_committing) {
             *state = Some(self.load(log).await?);
         }
         state.as_mut().ok_or(UploadRefusal::NoPending)
@@ -81,7 +82,11 @@ impl Mirror {
                 .await?;
         }
         log.was_loaded.store(true, Relaxed);
-        Ok(State { tree, mirrored })
+        Ok(State {
+            tree,
+            mirrored,
+            is_committing: false,
+        })
     }
 
     fn progress_key(&self, log: &MirroredLog) -> [u8; 32] {
@@ -150,11 +155,13 @@ impl Mirror {
         };
         let (text, lines) = (&target.note.text, target.note.signatures.iter());
         let lines: Vec<_> = lines.filter(|line| !own(line)).cloned().collect();
+        state.is_committing = true;
         let replaced = self.witness.replaced(&recorded, text, &lines, now).await?;
         let (cosignatures, note) = replaced.ok_or(Refusal::Busy)?;
         let record = self.witness.parsed(Slot::Mirror, &log.origin, &note)?;
         self.publish(log, &note, size, record.time).await?;
         state.mirrored = Some(record);
+        state.is_committing = false;
         let full: Vec<_> = superseded(before, size)
             .map(|tile| log.path(tile))
             .collect();

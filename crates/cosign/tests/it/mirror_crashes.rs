@@ -189,6 +189,44 @@ async fn kill_at(step: usize, log: &PushedLog) -> bool {
     killed
 }
 
+/// Clients end their requests at the step number `step`: the same mirror continues from the
+/// checkpoint in the lock. Returns whether a request was ended.
+async fn end_requests_at(step: usize, log: &PushedLog) -> bool {
+    let (folder, lock) = (tempfile::tempdir().unwrap(), Arc::new(memory()));
+    let steps = Arc::new(Steps {
+        left: AtomicUsize::new(step),
+        killed: Notify::new(),
+    });
+    let store = Arc::new(PowerLoss::new(PosixAssets::open(folder.path()).unwrap()));
+    let mirror = mirror_of(
+        Arc::new(Killed(lock.clone(), steps.clone())),
+        Arc::new(Killed(store.clone(), steps.clone())),
+    );
+    let ended = tokio::select! {
+        () = upload_all(&mirror, log) => false,
+        () = steps.killed.notified() => true,
+    };
+    steps.left.store(usize::MAX, Ordering::SeqCst);
+    let size = cosigned_size(&mirror).await;
+    assert_eq!(size, cosigned_size(&mirror_of(lock, store.clone())).await);
+    log.assert_complete(&*store, size).await;
+    upload_all(&mirror, log).await;
+    assert_eq!(cosigned_size(&mirror).await, 1000);
+    log.assert_complete(&*store, 1000).await;
+    ended
+}
+
+#[tokio::test]
+async fn requests_can_end_at_any_step() {
+    let log = pushed(1000);
+    for step in 0.. {
+        if !end_requests_at(step, &log).await {
+            assert!(step > 30, "{step} steps");
+            return;
+        }
+    }
+}
+
 #[tokio::test]
 async fn cosigned_checkpoints_are_complete_after_every_crash() {
     let log = pushed(1000);
