@@ -207,17 +207,7 @@ impl MirrorService {
 
     /// Records the result of an operation of a log, for `/health` and the metrics.
     pub fn note(&self, log: &MirroredLog, failure: Option<String>) {
-        let origin = log.origin().to_owned();
-        let labels = OriginLabels { origin };
-        let published = log.published();
-        let (size, time) = published.map_or((0, 0), |it| (it.size, it.time));
-        let set = |metric: &Family<OriginLabels, Gauge>, number: u64| {
-            let number = i64::try_from(number).unwrap_or(i64::MAX);
-            metric.get_or_create_owned(&labels).set(number);
-        };
-        set(&self.metrics.entries, size);
-        set(&self.metrics.lag, log.seen().saturating_sub(size));
-        set(&self.metrics.cosigned, time);
+        let labels = self.measure(log);
         let mut failures = self.failures.lock();
         match failure {
             Some(reason) => {
@@ -229,6 +219,22 @@ impl MirrorService {
             }
             None => drop(failures.remove(&labels.origin)),
         }
+    }
+
+    /// Sets the gauges of a log, and returns its labels.
+    fn measure(&self, log: &MirroredLog) -> OriginLabels {
+        let origin = log.origin().to_owned();
+        let labels = OriginLabels { origin };
+        let published = log.published();
+        let (size, time) = published.map_or((0, 0), |it| (it.size, it.time));
+        let set = |metric: &Family<OriginLabels, Gauge>, number: u64| {
+            let number = i64::try_from(number).unwrap_or(i64::MAX);
+            metric.get_or_create_owned(&labels).set(number);
+        };
+        set(&self.metrics.entries, size);
+        set(&self.metrics.lag, log.seen().saturating_sub(size));
+        set(&self.metrics.cosigned, time);
+        labels
     }
 
     /// Returns the reason why the last operation of a log failed.
@@ -297,7 +303,7 @@ impl MirrorService {
         self.mirror.add_checkpoint(&request).await?;
         let hash = lucarne_ct::sha256(&[request.checkpoint.origin.as_bytes()]);
         if let Some(log) = self.mirror.logs().get(&hash) {
-            self.note(log, self.failure(log));
+            self.measure(log);
         }
         Ok(())
     }

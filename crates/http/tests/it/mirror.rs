@@ -8,7 +8,8 @@ use flate2::write::GzEncoder;
 use lucarne_cosign::mirror::EntryFormat;
 use lucarne_cosign::{LogKeys, Mirror, TrustedKey, Witness};
 use lucarne_http::{Cosigners, Limits, MirrorService};
-use lucarne_storage::{MemoryAssets, MemoryLock};
+use lucarne_storage::memory::Operation;
+use lucarne_storage::{AssetError, MemoryAssets, MemoryLock};
 use lucarne_testkit::PushedLog;
 use lucarne_tlog::note::parse_signatures;
 use lucarne_tlog::{Cosigner, SignedNote};
@@ -311,6 +312,23 @@ async fn stored_packages_are_not_held() {
         open.push(client);
     }
     served.server.counts("lucarne_http_inflight_bytes", 5).await;
+}
+
+#[tokio::test]
+async fn pending_checkpoints_count_no_failures() {
+    let served = Served::start().await;
+    assert_eq!(served.pending(0, 300).await.status, 200);
+    served.assets.inject(|operation| {
+        (operation == Operation::Publish).then(|| AssetError::Silent {
+            directory: "memory".to_owned(),
+        })
+    });
+    let refused = served.entries(&served.log.upload(0, 300, b"", 9)).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    let name = format!("lucarne_mirror_failures_total{{origin=\"{ORIGIN}\"}}");
+    assert_eq!(served.server.metric(&name), 1);
+    assert_eq!(served.pending(300, 700).await.status, 200);
+    assert_eq!(served.server.metric(&name), 1);
 }
 
 #[tokio::test]
