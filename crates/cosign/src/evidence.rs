@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lucarne_ct::sha256;
 use lucarne_storage::{Lock, LockError, LogId};
-use lucarne_tlog::Checkpoint;
+use lucarne_tlog::{Checkpoint, NoteSignature, SignedNote};
 use tokio::sync::{Mutex, OnceCell};
+
+use crate::request::AddCheckpoint;
+use crate::witness::Record;
 
 /// Maximum number of stored contradictions of an origin.
 pub const MOST: usize = 1000;
@@ -56,6 +59,32 @@ impl Evidence {
     fn of(&self, origin: &str) -> Arc<Known> {
         let mut known = self.0.lock();
         Arc::clone(known.entry(origin.to_owned()).or_default())
+    }
+
+    /// Stores and reports that the log has signed a checkpoint which contradicts the recorded one.
+    pub(crate) async fn report(
+        &self,
+        lock: &dyn Lock,
+        request: &AddCheckpoint,
+        signatures: &[NoteSignature],
+        recorded: &Record,
+    ) -> Result<(), LockError> {
+        let submitted = SignedNote {
+            text: request.note.text.clone(),
+            signatures: signatures.to_vec(),
+        };
+        let contradiction = Contradiction {
+            recorded: recorded.note.encode(),
+            submitted: submitted.encode(),
+        };
+        let Checkpoint { origin, size, .. } = &recorded.checkpoint;
+        if self
+            .store(lock, &request.checkpoint, &contradiction)
+            .await?
+        {
+            tracing::error!("{origin} has signed two different trees of {size} entries");
+        }
+        Ok(())
     }
 
     /// Stores a contradiction, unless its checkpoint is already stored or [`MOST`] are. Returns

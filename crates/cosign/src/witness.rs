@@ -364,6 +364,19 @@ impl Witness {
         })
     }
 
+    /// Stores the evidence that a checkpoint contradicts the recorded one.
+    pub(crate) async fn contradicts(
+        &self,
+        request: &AddCheckpoint,
+        signatures: &[NoteSignature],
+        recorded: &Record,
+    ) -> Result<(), LockError> {
+        let lock = &*self.lock;
+        self.evidence
+            .report(lock, request, signatures, recorded)
+            .await
+    }
+
     /// Compares a checkpoint with the recorded one.
     pub(crate) async fn verify(
         &self,
@@ -380,22 +393,7 @@ impl Witness {
         if let Some(recorded) = recorded
             && contradicts
         {
-            let submitted = SignedNote {
-                text: request.note.text.clone(),
-                signatures: signatures.to_vec(),
-            };
-            let contradiction = Contradiction {
-                recorded: recorded.note.encode(),
-                submitted: submitted.encode(),
-            };
-            if self
-                .evidence
-                .store(&*self.lock, new, &contradiction)
-                .await?
-            {
-                let (origin, size) = (&new.origin, new.size);
-                tracing::error!("{origin} has signed two different trees of {size} entries");
-            }
+            self.contradicts(request, signatures, recorded).await?;
         }
         if request.old != size {
             return Err(Refusal::Stale(size));

@@ -172,8 +172,11 @@ impl Puller {
         };
         let lines = mirror.witness.trusted_signatures(&request)?;
         if let Some(error) = error {
-            if request.checkpoint.size == old {
-                mirror.witness.verify(&request, &lines, record).await?;
+            if let Some(record) = record
+                && contradicts(&error, &request.checkpoint, &record.checkpoint)
+            {
+                let stored = mirror.witness.contradicts(&request, &lines, record);
+                stored.await.map_err(Refusal::from)?;
             }
             return Err(error.into());
         }
@@ -186,6 +189,14 @@ impl Puller {
         };
         Ok(Target { note, checkpoint })
     }
+}
+
+/// Returns whether a checkpoint is not an extension of the mirror checkpoint, whose root its tiles
+/// should lead to.
+fn contradicts(error: &ReadError, new: &Checkpoint, mirrored: &Checkpoint) -> bool {
+    let is_at_mirrored =
+        matches!(error.problem, Problem::Root { size, .. } if size == mirrored.size);
+    is_at_mirrored && (new.size > mirrored.size || new.root != mirrored.root)
 }
 
 /// Writes the issuers of a data tile that were not written since the last failure. The entries of

@@ -182,6 +182,46 @@ async fn a_copy_has_one_format() {
     assert_eq!(pushed.witness().contradictions(ORIGIN).await.unwrap(), 1);
 }
 
+/// A fork is stored as evidence at any size, and the copy continues with the log.
+#[tokio::test]
+async fn forks_are_stored_as_evidence() {
+    let (lock, files, copy) = (memory(), MemoryAssets::new(), MemoryAssets::new());
+    grow(&files, 300, 0);
+    let mirror = mirror(&lock, &copy);
+    let mut puller = puller(&files);
+    pull(&mirror, &mut puller).await.unwrap();
+    for (stored, size) in [(1, 300), (2, 700), (2, 700)] {
+        grow(&files, size, 1);
+        let refused = pull(&mirror, &mut puller).await;
+        assert!(matches!(refused, Err(PullError::Source(_))), "{refused:?}");
+        let witness = mirror.witness();
+        assert_eq!(witness.contradictions(ORIGIN).await.unwrap(), stored);
+        let contradiction = witness.contradiction(ORIGIN, stored - 1).await.unwrap();
+        let contradiction = contradiction.unwrap();
+        let [recorded, submitted] = [contradiction.recorded, contradiction.submitted]
+            .map(|note| SignedNote::parse(note.as_bytes()).unwrap().text);
+        assert_eq!(recorded, published(&copy).await);
+        assert_eq!(submitted, published(&files).await);
+    }
+    grow(&files, 700, 0);
+    pull(&mirror, &mut puller).await.unwrap();
+    assert_copied(&files, &copy, 700).await;
+}
+
+/// A fork whose entries are missing does not stop the copy of the log.
+#[tokio::test]
+async fn a_copy_continues_after_an_unread_fork() {
+    let (lock, files, copy) = (memory(), MemoryAssets::new(), MemoryAssets::new());
+    let mirror = mirror(&lock, &copy);
+    let mut puller = puller(&files);
+    grow(&files, 100, 1);
+    files.tamper("tile/data/000.p/100", None);
+    pull(&mirror, &mut puller).await.unwrap_err();
+    grow(&files, 100, 0);
+    pull(&mirror, &mut puller).await.unwrap();
+    assert_copied(&files, &copy, 100).await;
+}
+
 /// A sync fails, and the issuer is lost: it is written again before the checkpoint is cosigned.
 #[tokio::test]
 async fn issuers_are_written_again_after_a_failed_sync() {
