@@ -395,6 +395,36 @@ async fn failures_of_the_store() {
     }
 }
 
+/// A checkpoint is cosigned after a larger tree is durable: its partial tiles are read back, too.
+#[tokio::test]
+async fn partial_tiles_of_a_smaller_tree_are_read_back() {
+    let log = pushed(700);
+    for path in ["tile/0/001.p/44", "tile/entries/001.p/44"] {
+        let assets = Arc::new(MemoryAssets::new());
+        let mirror = mirror(memory(), assets.clone());
+        for (old, size) in [(0, 300), (300, 700)] {
+            mirror
+                .add_checkpoint(&log.request(old, size))
+                .await
+                .unwrap();
+        }
+        let info = partial(upload_some(&mirror, &log, head(0, 700), 2).await);
+        assert_eq!(info.next, 512);
+        let (store, damaged) = (assets.clone(), AtomicBool::new(false));
+        assets.inject(move |operation| {
+            if operation == Operation::Settle && !damaged.swap(true, Ordering::SeqCst) {
+                store.tamper(path, Some(vec![0; 32 * 44].into()));
+            }
+            None
+        });
+        let outcome = upload(&mirror, &log, head(0, 300)).await;
+        assert!(matches!(outcome, Err(UploadRefusal::Tree(_))), "{path}");
+        assert_eq!(assets.get("checkpoint").await.unwrap(), None);
+        lines(upload(&mirror, &log, head(0, 300)).await);
+        log.assert_complete(&*assets, 300).await;
+    }
+}
+
 /// Files that change before the cosignature prevent it.
 #[tokio::test]
 async fn stored_files_are_read_back() {
