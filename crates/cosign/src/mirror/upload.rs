@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use base64_simd::STANDARD;
-use lucarne_tlog::{Hash, MAX_TREE_SIZE, TILE_WIDTH};
+use lucarne_tlog::{Hash, TILE_WIDTH};
 
 /// Maximum number of hashes in the proof of a package.
 const MAX_PROOF: u8 = 63;
@@ -50,9 +50,6 @@ pub enum MalformedUpload {
         /// `upload_end`.
         end: u64,
     },
-    /// The tree has more leaves than tiles can have.
-    #[error("the entries end at {0}: a mirror has at most 2^40 entries")]
-    Size(u64),
     /// The proof of a package is too long.
     #[error("the proof of a package has {0} hashes; the maximum is {MAX_PROOF}")]
     Proof(u8),
@@ -97,9 +94,6 @@ impl UploadReader {
         let origin = std::str::from_utf8(origin).map_err(|_| MalformedUpload::Origin)?;
         if start > end {
             return Err(MalformedUpload::Range { start, end });
-        }
-        if end > MAX_TREE_SIZE {
-            return Err(MalformedUpload::Size(end));
         }
         let head = UploadHead {
             origin: origin.to_owned(),
@@ -154,7 +148,8 @@ impl UploadReader {
 /// if there is no such package.
 #[must_use]
 pub fn package_leaves(start: u64, end: u64) -> Option<Range<u64>> {
-    let next = (start / TILE_WIDTH + 1) * TILE_WIDTH;
+    // A client may name any start.
+    let next = start.saturating_add(TILE_WIDTH - start % TILE_WIDTH);
     (start < end).then(|| start..next.min(end))
 }
 
@@ -210,6 +205,8 @@ impl fmt::Display for MirrorInfo {
 
 #[cfg(test)]
 mod tests {
+    use lucarne_tlog::MAX_TREE_SIZE;
+
     use super::*;
 
     fn head(origin: &[u8], start: u64, end: u64, ticket: &[u8]) -> Vec<u8> {
@@ -250,10 +247,6 @@ mod tests {
                 head(b"o", 2, 1, b""),
                 MalformedUpload::Range { start: 2, end: 1 },
             ),
-            (
-                head(b"o", 0, u64::MAX, b""),
-                MalformedUpload::Size(u64::MAX),
-            ),
         ] {
             assert_eq!(read(&body), Err(error));
         }
@@ -276,6 +269,7 @@ mod tests {
         assert_eq!(of(255, 700), [255, 256, 512, 700]);
         let end = MAX_TREE_SIZE;
         assert_eq!(of(end - 257, end), [end - 257, end - 256, end]);
+        assert_eq!(of(u64::MAX - 1, u64::MAX), [u64::MAX - 1, u64::MAX]);
     }
 
     #[test]

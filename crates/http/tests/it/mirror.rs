@@ -209,6 +209,11 @@ async fn refused_requests() {
         let (size, next, _) = info(&refused);
         assert_eq!((size, next), (if end == 299 { 700 } else { end }, 0));
     }
+    // More entries than any checkpoint has.
+    let mut large = log.upload(0, 300, b"", 0);
+    large[2 + ORIGIN.len() + 8] = 255;
+    let refused = served.entries(&large).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
     let mut after_end = upload(0, 300);
     after_end[2 + ORIGIN.len() + 7] = 255;
     after_end[2 + ORIGIN.len() + 6] = 255;
