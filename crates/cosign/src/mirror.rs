@@ -362,10 +362,10 @@ impl Upload<'_> {
         if next < leaves.end {
             let known = (next - leaves.start) as usize;
             let start = known.checked_sub(1).map_or(0, |last| package.ends[last]);
-            let entries = &package.entries[start..];
-            if let Err(error) = state.tree.append(entries, &hashes[known..]).await {
+            let (entries, hashes) = (&package.entries[start..], &hashes[known..]);
+            if let Err(error) = self.mirror.append(log, state, entries, hashes).await {
                 *guard = None;
-                return Err(error.into());
+                return Err(error);
             }
         }
         (self.next, self.is_empty) = (leaves.end, false);

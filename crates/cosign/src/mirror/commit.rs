@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use lucarne_storage::{Asset, AssetKind, LockError};
-use lucarne_tlog::{Checkpoint, NoteSignature, SignedNote};
+use lucarne_tlog::{Checkpoint, Hash, NoteSignature, SignedNote, TILE_WIDTH};
 
 use super::ticket::Target;
 use super::tree::{Tree, TreeError};
@@ -21,6 +21,9 @@ pub struct Published {
     /// Time of the cosignature, in seconds since 1970.
     pub time: u64,
 }
+
+/// Number of entries after which the progress is saved.
+const SAVED: u64 = 256 * TILE_WIDTH;
 
 /// The path of the checkpoint.
 const CHECKPOINT: &str = "checkpoint";
@@ -91,6 +94,22 @@ impl Mirror {
 
     fn progress_key(&self, log: &MirroredLog) -> [u8; 32] {
         self.witness.lock_key("mirror progress\n", &log.origin)
+    }
+
+    /// Appends entries. From time to time they are synced, so that a long upload is not read back
+    /// at once.
+    pub(super) async fn append(
+        &self,
+        log: &MirroredLog,
+        state: &mut State,
+        entries: &[u8],
+        leaves: &[Hash],
+    ) -> Result<(), UploadRefusal> {
+        state.tree.append(entries, leaves).await?;
+        if state.tree.size() - state.tree.durable().size() >= SAVED {
+            self.save_progress(log, state).await?;
+        }
+        Ok(())
     }
 
     /// Syncs the entries, so that an upload continues after a restart.

@@ -15,9 +15,6 @@ use super::{Mirror, MirroredLog, UploadRefusal};
 use crate::request::AddCheckpoint;
 use crate::witness::Refusal;
 
-/// Number of data tiles after which the progress is saved.
-const SAVED: usize = 256;
-
 /// Time in seconds after which a checkpoint that has not changed is cosigned again.
 const REFRESHED: u64 = 60;
 
@@ -93,7 +90,6 @@ impl Puller {
             return Ok(());
         }
         let mut tiles = pin!(self.client.entries(next));
-        let mut count = 0;
         while let Some(tile) = tiles.next().await {
             let tile = tile?;
             let missing = &tile.content.fingerprints;
@@ -105,12 +101,7 @@ impl Puller {
                 return Err(Refusal::Busy.into());
             }
             let leaves = &tile.content.leaves[(start.max(next) - start) as usize..];
-            count += 1;
-            let stored = match state.tree.append(tile.bytes(), leaves).await {
-                Ok(()) if count % SAVED == 0 => mirror.save_progress(log, state).await,
-                stored => stored.map_err(UploadRefusal::from),
-            };
-            if let Err(error) = stored {
+            if let Err(error) = mirror.append(log, state, tile.bytes(), leaves).await {
                 *guard = None;
                 return Err(error.into());
             }

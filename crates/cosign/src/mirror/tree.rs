@@ -138,8 +138,10 @@ impl Tree {
         if edge.size().is_multiple_of(TILE_WIDTH)
             && let Some(tile) = Tile::new(Level::Data, index, TILE_WIDTH as u16)
         {
-            full.push(self.format.file(&tile, &bundle)?);
-            bundle.clear();
+            let (format, entries) = (self.format, std::mem::take(&mut bundle));
+            // The largest bundles would block a worker for too long.
+            let file = tokio::task::spawn_blocking(move || format.file(&tile, &entries));
+            full.push(file.await.map_err(std::io::Error::other)??);
         }
         if !full.is_empty() {
             self.files.0.publish(full).await?;

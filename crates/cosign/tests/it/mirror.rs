@@ -194,6 +194,26 @@ async fn tickets_are_bound_to_their_log() {
     }
 }
 
+/// A long upload is synced in parts, and continues after the last part if the mirror is killed.
+#[tokio::test]
+async fn long_uploads_are_synced_in_parts() {
+    let (log, assets, lock) = (pushed(66_000), Arc::new(MemoryAssets::new()), memory());
+    let first = mirror(lock.clone(), assets.clone());
+    first.add_checkpoint(&log.request(0, 66_000)).await.unwrap();
+    let mut killed = first.upload(head(0, 66_000)).await.unwrap();
+    for _ in 0..257 {
+        let leaves = killed.next_package().unwrap();
+        killed.add(log.package(leaves, 66_000)).await.unwrap();
+    }
+    drop(killed);
+    drop(first);
+    let second = mirror(lock, assets.clone());
+    let info = conflict(upload(&second, &log, head(65_792, 66_000)).await);
+    assert_eq!((info.size, info.next), (66_000, 65_536));
+    lines(upload(&second, &log, head(65_536, 66_000)).await);
+    log.assert_complete(&*assets, 66_000).await;
+}
+
 #[tokio::test]
 async fn refused_uploads() {
     let (log, assets) = (pushed(9000), Arc::new(MemoryAssets::new()));
