@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
+use lucarne_cosign::Refusal;
 use lucarne_cosign::mirror::{
     EntryFormat, Mirror, MirroredLog, PullError, Puller, TreeError, UploadRefusal,
 };
-use lucarne_cosign::{LogKeys, Refusal, TrustedKey};
 use lucarne_ct::{CheckpointVerifier, Fingerprint, LogKey, SignedEntryRef, TileLeafRef};
 use lucarne_ctread::{Bucket, Source, SourceError, gunzip};
 use lucarne_storage::conformance::PowerLoss;
