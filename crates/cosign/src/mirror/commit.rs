@@ -137,8 +137,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the mirror checkpoint in the lock. Fails if another process has cosigned a checkpoint
-    /// since the state was loaded: the tree in memory may be another history of the log.
+    /// Returns the mirror checkpoint in the lock. Fails if another process has cosigned since the
+    /// state was loaded: the tree in memory may be another history of the log.
     pub(super) async fn recorded(
         &self,
         log: &MirroredLog,
