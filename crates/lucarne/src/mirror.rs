@@ -12,7 +12,7 @@ use lucarne_ctread::Prefix;
 use lucarne_http::MirrorService;
 use lucarne_log::Turn;
 use lucarne_net::Client;
-use lucarne_storage::{AssetError, Assets, Lock, PosixAssets};
+use lucarne_storage::{AssetError, Lock, PosixAssets};
 
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;

@@ -12,7 +12,7 @@ use lucarne_storage::LockError;
 use super::of_sunlight;
 use super::options::Software;
 use crate::commands::adopt::{Findings, opened_witness};
-use crate::config::{Config, WitnessSettings};
+use crate::config::Config;
 
 /// Writes the checkpoints of all logs to the directory of Sunlight's public files. Lock and keys
 /// have Sunlight's format.
