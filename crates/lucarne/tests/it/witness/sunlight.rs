@@ -147,7 +147,7 @@ fn a_witness_is_taken_over_and_given_back() {
     let file = sunlight.place.path().join("sunlight.yaml");
     edit(&file, "localdirectory: public", "logs: []");
     let (code, output) = sunlight.run(&["give-back", "--to", "sunlight"]);
-    assert_eq!(code, 1, "{output}");
+    assert_eq!(code, 2, "{output}");
     assert_has(&output, "`witness.localdirectory` is missing");
     assert_eq!(sunlight.stored("witness log\n", ORIGINS[1]), None);
     // A log of `logs` that is in a list, too, is known to Sunlight.
