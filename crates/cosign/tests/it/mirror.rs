@@ -162,7 +162,7 @@ async fn an_upload_continues_after_its_last_package() {
     log.assert_complete(&*assets, 1000).await;
 }
 
-/// A ticket of one log is no ticket of another log of the same mirror.
+/// A ticket is valid for one log of the mirror.
 #[tokio::test]
 async fn tickets_are_bound_to_their_log() {
     let origins = [ORIGIN, "other.example"];

@@ -16,7 +16,7 @@ const DURATION: &str = "phase_req_duration";
 /// Share of failed requests outside the load.
 const FAILED: &str = "phase_req_failed";
 
-/// Metrics of the requests outside the load, which are no samples of `http_req_duration` and the
+/// Metrics of the requests outside the load, which do not count in `http_req_duration` and the
 /// other metrics of the load.
 pub(super) const METRICS: OwnMetrics = &[(DURATION, "trend"), (FAILED, "rate")];
 

@@ -104,7 +104,7 @@ enum Subject {
     Json(usize),
     Header(String),
     Body,
-    /// One of several values, which is picked at random.
+    /// A value that is picked at random from several.
     Picked(JsonList),
 }
 

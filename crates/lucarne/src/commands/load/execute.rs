@@ -111,8 +111,8 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// Handles signals: the first one lets running iterations finish, the second one cancels them, the
 /// third one ends the process.
 ///
-/// Sends to `listens` as soon as signals no longer end the process by themselves. Serves the metrics
-/// of the run on the listener, if there is one.
+/// Sends to `listens` as soon as signals no longer end the process by themselves. Serves the
+/// metrics of the run on the listener, if there is one.
 fn obey_signals(running: &Running, listens: Sender<()>, metrics: Option<TcpListener>) {
     let listening = runtime::run_here(async move {
         let serving = async {

@@ -60,7 +60,7 @@ pub struct Options {
     pub settings: settings::Flags,
 }
 
-/// One step of the search, for the report.
+/// Step of the search, for the report.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -247,7 +247,7 @@ impl Options {
     fn executor(&self, planned: &ExecutorConfig, rate: f64) -> ExecutorConfig {
         let mut options = planned.arrival_rate().cloned().unwrap_or_default();
         options.iterations = None;
-        // Arrivals that never start must not make a rate look possible.
+        // A rate whose arrivals never start is not possible.
         options.min_achieved = options.min_achieved.max(0.99);
         ExecutorConfig::ConstantArrivalRate {
             rate: Rate::per_second(rate),

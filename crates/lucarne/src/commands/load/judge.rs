@@ -17,7 +17,7 @@ pub(super) struct Limits {
 }
 
 /// Returns the result of a step. `has_met` states whether a lower rate met the objective: before
-/// that, a failure that no threshold describes has another cause than the rate, and is no result.
+/// that, a failure that no threshold describes has another cause than the rate, and gives none.
 pub(super) fn judge(outcome: &Outcome, limits: &Limits, has_met: bool) -> Option<Step> {
     let summary = &outcome.summary;
     let has_cause = failure(outcome).is_none() && summary.thresholds.iter().any(|it| !it.passed);

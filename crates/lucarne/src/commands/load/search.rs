@@ -52,8 +52,8 @@ pub(super) fn search<E>(
     }
 }
 
-/// Returns the result of two equal steps out of at most three. Three different results are no
-/// result, like a limit of the load generator.
+/// Returns the result of two equal steps out of at most three. Three different results count as a
+/// limit of the load generator.
 fn confirmed<E>(rate: f64, step: &mut impl FnMut(f64) -> Result<Step, E>) -> Result<Step, E> {
     let first = step(rate)?;
     let second = step(rate)?;
