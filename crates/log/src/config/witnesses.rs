@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_tlog::Policy;
+use url::Url;
 
 /// Sends requests to witnesses (C2SP tlog-witness, main of 2026-07-22).
 #[async_trait]
@@ -58,8 +59,10 @@ pub enum InvalidWitnesses {
     /// No witness has a URL.
     #[error("no witness of the policy has a URL, so the log cannot request cosignatures")]
     NoUrl,
-    /// The URL of a witness is not an HTTP URL.
-    #[error("the URL of the witness {0} does not begin with http:// or https://")]
+    /// The URL of a witness is not a prefix of HTTP URLs.
+    #[error(
+        "the URL of the witness {0} must begin with http:// or https://, and have a host and no query"
+    )]
     Url(String),
 }
 
@@ -73,10 +76,8 @@ impl Witnesses {
         let mut prefixes = Vec::new();
         for witness in policy.witnesses() {
             let Some(url) = &witness.url else { continue };
-            let url = std::str::from_utf8(url).ok();
-            let url = url.filter(|url| url.starts_with("https://") || url.starts_with("http://"));
             let wrong = || InvalidWitnesses::Url(shown(&witness.name));
-            let prefix = url.ok_or_else(wrong)?.trim_end_matches('/').to_owned();
+            let prefix = submission_prefix(url).ok_or_else(wrong)?;
             if !prefixes.contains(&prefix) {
                 prefixes.push(prefix);
             }
@@ -103,16 +104,56 @@ impl Witnesses {
 
     /// Returns the positions in the policy of the witnesses with this prefix.
     pub(crate) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = usize> {
-        let url = |at: &usize| self.policy.witnesses()[*at].url.as_deref();
-        let of = move |url: &[u8]| {
-            url.strip_prefix(prefix.as_bytes())
-                .is_some_and(|rest| rest.iter().all(|byte| *byte == b'/'))
-        };
-        (0..self.policy.witnesses().len()).filter(move |at| url(at).is_some_and(of))
+        let witnesses = self.policy.witnesses().iter().enumerate();
+        witnesses.filter_map(move |(at, witness)| {
+            let own = submission_prefix(witness.url.as_deref()?)?;
+            (own == prefix).then_some(at)
+        })
     }
+}
+
+/// Returns a URL without the slashes at its end, and with the host in Punycode, as the client
+/// requires; `None` if requests cannot be sent below the URL.
+fn submission_prefix(url: &[u8]) -> Option<String> {
+    let url = Url::parse(std::str::from_utf8(url).ok()?).ok()?;
+    let is_prefix = url.query().is_none() && url.fragment().is_none();
+    let is_http = matches!(url.scheme(), "http" | "https");
+    (is_http && is_prefix).then(|| url.as_str().trim_end_matches('/').to_owned())
 }
 
 /// Returns the name of a witness, which may be any bytes, as text.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::submission_prefix;
+
+    #[test]
+    fn urls_that_the_client_refuses_are_invalid() {
+        for (url, prefix) in [
+            ("https://w.example", "https://w.example"),
+            ("http://w.example:8080/w//", "http://w.example:8080/w"),
+            (
+                "https://bücher.example/w/",
+                "https://xn--bcher-kva.example/w",
+            ),
+            ("HTTPS://W.example/w", "https://w.example/w"),
+        ] {
+            let found = submission_prefix(url.as_bytes());
+            assert_eq!(found.as_deref(), Some(prefix));
+        }
+        for url in [
+            "https://",
+            "ftp://w.example/",
+            "w.example",
+            "https://w.example:99999/",
+            "https://w.example/?key=1",
+            "https://w.example/#w",
+        ] {
+            assert_eq!(submission_prefix(url.as_bytes()), None, "{url}");
+        }
+        assert_eq!(submission_prefix(b"https://\xff"), None);
+    }
 }

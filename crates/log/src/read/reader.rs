@@ -119,7 +119,14 @@ impl Reader {
             let is_fork = seen.size == published.size && seen.root != published.root;
             age(&seen) < age(&published) && !is_fork
         });
-        if is_newer {
+        let view = self.view.load_full();
+        if let Some(view) = view.filter(|_| is_newer)
+            && (view.published.size, view.published.root) == (published.size, published.root)
+            && view.published.timestamp_ms == published.timestamp_ms
+        {
+            // The checkpoint of this view with more cosignatures: the tree stays in memory.
+            self.show_amended(&view.published.checkpoint, &published.checkpoint);
+        } else if is_newer {
             self.ahead.store(Some(Arc::new(View::new(published, None))));
             // The other process may have published any issuer.
             self.absent.forget();
@@ -417,4 +424,43 @@ fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
         .unpacked()
         .map_err(|error| damaged(error.to_string()))?;
     lucarne_ctread::prefix(tile, plain).map_err(|error| damaged(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use lucarne_storage::MemoryAssets;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::status::metrics::Metrics;
+
+    /// The store is empty: only the tree in memory has the right edge.
+    #[tokio::test]
+    async fn a_follower_keeps_its_tree_if_the_leader_adds_cosignatures() {
+        let metrics = Metrics::register(&mut Registry::default());
+        let (found, named) = metrics.damaged_of("log");
+        let store = ReadAssets::uncached(Arc::new(MemoryAssets::new()));
+        let damaged = DamagedFiles::new(found, named);
+        let reader = Reader::new(store, 0, metrics.reads_of("log"), damaged);
+        let mut tree = Tree::empty();
+        tree.append_leaves(&[Hash([1; 32])]);
+        let published = |note: &'static [u8], timestamp_ms| Published {
+            size: 1,
+            root: tree.root,
+            timestamp_ms,
+            checkpoint: Bytes::from_static(note),
+            at: Instant::now(),
+        };
+        reader.publish(published(b"note", 7), Some(Arc::new(tree.clone())));
+        assert!(!reader.show_ahead(published(b"note", 7)));
+        assert!(reader.show_ahead(published(b"note and line", 7)));
+        assert_eq!(reader.published().unwrap().checkpoint, "note and line");
+        let edge = reader.signed_edge().await.unwrap().unwrap();
+        assert_eq!(edge.root(), tree.root);
+        assert!(reader.show_ahead(published(b"newer", 8)));
+        assert_eq!(reader.published().unwrap().checkpoint, "newer");
+        assert!(reader.signed_edge().await.is_err());
+    }
 }

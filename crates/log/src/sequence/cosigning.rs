@@ -20,13 +20,14 @@ use bytes::Bytes;
 use lucarne_tlog::Policy;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use self::request::{Failure, Proposal, Response, attend};
+use self::request::{Failure, LATE, Proposal, Response, attend};
 use crate::config::witnesses::Witnesses;
 use crate::data::cosignatures::Cosigned;
 use crate::data::tree::Tree;
 use crate::shared::Shared;
+use crate::status::witness_status::Outcome;
 
 /// Longest time for which cosignatures wait for those of slower witnesses, to be published together
 /// with them.
@@ -41,6 +42,8 @@ pub(super) struct Cosigning {
     newest: watch::Sender<Option<Arc<Proposal>>>,
     responses: mpsc::Receiver<Response>,
     current: Option<Collection>,
+    /// Estimated time of a second publication.
+    takes: Duration,
     /// Ends the tasks of the witnesses when the sequencer ends.
     _tasks: JoinSet<()>,
 }
@@ -50,8 +53,9 @@ struct Collection {
     cosigned: Cosigned,
     /// The checkpoint as published.
     published: Bytes,
-    /// Whether a publication has begun and not ended, so that the storage may have more lines.
-    is_unknown: bool,
+    /// The time at which a publication has begun that has not ended: the storage may have more
+    /// lines.
+    begun: Option<Instant>,
     size: u64,
     /// The time of the last publication.
     at: Instant,
@@ -62,16 +66,38 @@ struct Collection {
 }
 
 impl Collection {
+    /// Returns whether responses or their publication are missing.
+    fn is_open(&self) -> bool {
+        self.missing > 0 || self.cosigned.cosignatures().len() > self.shown
+    }
+
     /// Returns the time at which new cosignatures are published; `None` if there are none.
-    /// `interval` is the shortest time between publications.
+    /// `interval` is the shortest time between publications, and one `takes` this time.
     fn due(
+        &self,
+        policy: &Policy,
+        (period, interval, takes): (Duration, Duration, Duration),
+        (now, next): (Instant, Instant),
+    ) -> Option<Instant> {
+        let due = self.earliest_due(policy, (period, interval), (now, next))?;
+        // If the next round began before the end of a publication, it would have to find out
+        // whether the storage has the cosignatures.
+        let is_in_time = now >= next || due.max(now) + takes <= next;
+        Some(if is_in_time {
+            due
+        } else {
+            due.max(next + takes)
+        })
+    }
+
+    fn earliest_due(
         &self,
         policy: &Policy,
         (period, interval): (Duration, Duration),
         (now, next): (Instant, Instant),
     ) -> Option<Instant> {
         let all = self.cosigned.cosignatures().len();
-        if all == self.shown || self.is_unknown {
+        if all == self.shown || self.begun.is_some() {
             return None;
         }
         let earliest = self.at + interval;
@@ -121,6 +147,7 @@ impl Cosigning {
             newest,
             responses,
             current: None,
+            takes: Duration::ZERO,
             _tasks: tasks,
         })
     }
@@ -129,6 +156,11 @@ impl Cosigning {
     pub(super) fn propose(&mut self, tree: &Arc<Tree>, committed: &Bytes) {
         if let Some(before) = self.current.take() {
             decide(&self.log, &before);
+            // After a slow publication, the estimate decreases again in each round.
+            self.takes = match before.begun {
+                Some(begun) => self.takes.max(begun.elapsed()),
+                None => self.takes * 7 / 8,
+            };
         }
         let Some(cosigned) = Cosigned::begin(committed.clone()) else {
             return;
@@ -138,7 +170,7 @@ impl Cosigning {
         self.current = Some(Collection {
             cosigned,
             published: note.clone(),
-            is_unknown: false,
+            begun: None,
             size: tree.size(),
             at: Instant::now(),
             shown: 0,
@@ -151,22 +183,38 @@ impl Cosigning {
     /// Collects the responses of the witnesses, and publishes their cosignatures. A busy log begins
     /// its next round at `next`. May be dropped at any time.
     pub(super) async fn collect(&mut self, next: Instant) -> Infallible {
-        let period = self.log.config.rounds.period;
         loop {
-            let times = (period, self.log.assets.replacement_interval());
-            let current = self.current.as_ref();
-            let round = (Instant::now(), next);
-            let due = current.and_then(|it| it.due(&self.witnesses.policy, times, round));
-            let is_due = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some(response) = self.responses.recv() => self.take(response),
-                () = is_due => self.publish().await,
+            self.advance(next).await;
+        }
+    }
+
+    /// Collects the responses for the last checkpoint of a log, and publishes their cosignatures.
+    pub(super) async fn conclude(&mut self) {
+        let now = Instant::now();
+        let end = now + LATE + TOGETHER + self.log.assets.replacement_interval();
+        while self.current.as_ref().is_some_and(Collection::is_open) {
+            if timeout_at(end, self.advance(now)).await.is_err() {
+                return;
             }
+        }
+    }
+
+    /// Waits for a response, or for the time of the next publication, and publishes.
+    async fn advance(&mut self, next: Instant) {
+        let period = self.log.config.rounds.period;
+        let times = (period, self.log.assets.replacement_interval(), self.takes);
+        let current = self.current.as_ref();
+        let round = (Instant::now(), next);
+        let due = current.and_then(|it| it.due(&self.witnesses.policy, times, round));
+        let is_due = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(response) = self.responses.recv() => self.take(response),
+            () = is_due => self.publish().await,
         }
     }
 
@@ -182,13 +230,11 @@ impl Cosigning {
                 Ok(_) if is_outdated => Some(&Failure::Outdated),
                 Ok(_) => None,
             };
-            let result = failure.map_or("cosigned", Failure::label);
+            let outcome = failure.map_or(Outcome::Cosigned, Failure::outcome);
             let problem = failure.map(Failure::to_string);
             let log = &self.log.config.shortname;
-            match (
-                status.responded(at, (result, problem.clone()), metrics),
-                &problem,
-            ) {
+            let (result, now) = ((outcome, problem.clone()), std::time::Instant::now());
+            match (status.responded(at, result, now, metrics), &problem) {
                 (Some(witness), Some(problem)) => {
                     tracing::warn!(log, witness, problem, "the witness does not cosign");
                 }
@@ -213,7 +259,8 @@ impl Cosigning {
             return;
         };
         let note = current.cosigned.note();
-        current.is_unknown = true;
+        let begun = Instant::now();
+        current.begun = Some(begun);
         let amended = self
             .log
             .assets
@@ -245,8 +292,9 @@ impl Cosigning {
         }
         current.shown = all.len();
         current.published = note;
-        current.is_unknown = false;
+        current.begun = None;
         current.at = Instant::now();
+        self.takes = current.at - begun;
         tracing::debug!(
             log,
             cosignatures = current.shown,
@@ -297,14 +345,15 @@ mod tests {
         let mut of = Collection {
             cosigned,
             published: Bytes::new(),
-            is_unknown: false,
+            begun: None,
             size: 0,
             at: start,
             shown: 0,
             missing: 2,
         };
         let due = |of: &Collection, interval: u64, next: u64| {
-            let due = of.due(&policy, (ms(1000), ms(interval)), (start, start + ms(next)));
+            let times = (ms(1000), ms(interval), ms(0));
+            let due = of.due(&policy, times, (start, start + ms(next)));
             due.map(|due| due - start)
         };
         assert_eq!(due(&of, 0, 1000), Some(ms(500)));
@@ -329,7 +378,16 @@ mod tests {
         assert_eq!(due(&of, 0, 2000), Some(ms(1000)));
         of.missing = 0;
         assert_eq!(due(&of, 0, 2000), Some(ms(500)));
-        of.is_unknown = true;
+        // A slow publication begins only if it ends before the next round, or if the log is idle.
+        let slow = |next| {
+            let times = (ms(1000), ms(0), ms(300));
+            let due = of.due(&policy, times, (start, start + ms(next)));
+            due.map(|due| due - start)
+        };
+        assert_eq!(slow(800), Some(ms(500)));
+        assert_eq!(slow(799), Some(ms(1099)));
+        assert_eq!(slow(0), Some(ms(500)));
+        of.begun = Some(start);
         assert_eq!(due(&of, 0, 2000), None);
     }
 }

@@ -171,6 +171,12 @@ impl Sequencer {
             }
             self.settle_if_due().await?;
             if closed {
+                if self.log.config.retired(self.log.status.now_ms())
+                    && let Some(cosigning) = &mut self.cosigning
+                {
+                    // No later checkpoint will be cosigned in place of this one.
+                    cosigning.conclude().await;
+                }
                 return self.closed();
             }
             self.wait(next).await;

@@ -253,6 +253,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::witness_status::Outcome;
 
     #[test]
     fn a_removed_log_leaves_no_metrics() {
@@ -263,7 +264,9 @@ mod tests {
             metrics.reads_of(log).edge.inc();
             drop(metrics.damaged_of(log));
             let witnesses = metrics.of(log).witnesses;
-            witnesses.responded("A", "late");
+            for outcome in Outcome::ALL {
+                witnesses.responded("A", *outcome);
+            }
             witnesses.cosigned("A", 1);
             witnesses.decided(true);
         }

@@ -1,5 +1,7 @@
 //! The last cosignature of each witness, and the reason why there is no newer one.
 
+use std::time::{Duration, Instant};
+
 use parking_lot::Mutex;
 
 use crate::config::witnesses::Witnesses;
@@ -9,6 +11,40 @@ use crate::status::state::Check;
 /// The problem of a witness whose response is valid, but too late.
 pub(crate) const OUTDATED: &str =
     "the response came after the next round; increase `period` if this happens often";
+
+/// Shortest time between two lines of the process log about one witness.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// The results of requests to witnesses, each with its label in metrics.
+macro_rules! outcomes {
+    ($($outcome:ident = $label:literal),* $(,)?) => {
+        /// The result of a request to a witness.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Outcome { $($outcome),* }
+
+        impl Outcome {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$outcome),*];
+
+            /// Returns the value of the label `result` in metrics.
+            pub(crate) fn label(self) -> &'static str {
+                match self { $(Self::$outcome => $label),* }
+            }
+        }
+    };
+}
+
+outcomes! {
+    Cosigned = "cosigned",
+    Outdated = "outdated",
+    Late = "late",
+    Oversized = "oversized",
+    Unreachable = "unreachable",
+    Refused = "refused",
+    Conflict = "conflict",
+    Duplicate = "duplicate",
+    Invalid = "invalid",
+    Unproven = "unproven",
+}
 
 /// A witness of a log, for operators and readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +63,8 @@ pub struct WitnessState {
 #[derive(Debug, Default)]
 pub(crate) struct WitnessStatus {
     witnesses: Mutex<Vec<WitnessState>>,
+    /// The last line of the process log about each witness: whether it cosigned, or why not.
+    logged: Mutex<Vec<Option<(Instant, Outcome)>>>,
     /// Whether the cosignatures of the last decided checkpoint met the quorum; `None` before.
     quorum: Mutex<Option<bool>>,
     /// The reason why the last cosignatures were not published.
@@ -43,8 +81,10 @@ impl WitnessStatus {
             problem: without_url(it),
         };
         let all = witnesses.map(|all| all.names().zip(all.policy.witnesses()).map(state).collect());
+        let all: Vec<_> = all.unwrap_or_default();
         WitnessStatus {
-            witnesses: Mutex::new(all.unwrap_or_default()),
+            logged: Mutex::new(vec![None; all.len()]),
+            witnesses: Mutex::new(all),
             ..WitnessStatus::default()
         }
     }
@@ -72,23 +112,34 @@ impl WitnessStatus {
     }
 
     /// Records the response of a witness, with the reason if it is unusable. Returns the name of
-    /// the witness if the reason has changed.
+    /// the witness if the result has changed since the last line of the process log, at most once
+    /// in [`QUIET`]: a witness may fail in each second round.
     pub(crate) fn responded(
         &self,
         at: usize,
-        (result, problem): (&'static str, Option<String>),
+        (outcome, problem): (Outcome, Option<String>),
+        now: Instant,
         metrics: &WitnessMetrics,
     ) -> Option<String> {
         let mut witnesses = self.witnesses.lock();
         let witness = witnesses.get_mut(at)?;
-        metrics.responded(&witness.name, result);
-        // A busy log may get the responses of a witness in time and too late in turn.
-        let is_valid =
-            |problem: &Option<String>| problem.as_deref().is_none_or(|it| it == OUTDATED);
-        let both_valid = is_valid(&witness.problem) && is_valid(&problem);
-        let changed = witness.problem != problem && !both_valid;
+        metrics.responded(&witness.name, outcome);
         witness.problem = problem;
-        changed.then(|| witness.name.clone())
+        let mut logged = self.logged.lock();
+        let logged = logged.get_mut(at)?;
+        // A busy log may get the responses of a witness in time and too late in turn.
+        let outcome = match outcome {
+            Outcome::Outdated => Outcome::Cosigned,
+            outcome => outcome,
+        };
+        let is_new = match *logged {
+            None => outcome != Outcome::Cosigned,
+            Some((last, before)) => before != outcome && now.duration_since(last) >= QUIET,
+        };
+        is_new.then(|| {
+            *logged = Some((now, outcome));
+            witness.name.clone()
+        })
     }
 
     /// Records whether the cosignatures of a checkpoint met the quorum.
@@ -131,4 +182,72 @@ impl WitnessStatus {
 fn without_url(witness: &lucarne_tlog::policy::Witness) -> Option<String> {
     let is_missing = witness.url.is_none();
     is_missing.then(|| "the policy has no URL".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use lucarne_tlog::{Cosigner, Policy};
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::config::witnesses::{WitnessClient, WitnessError, WitnessResponse};
+    use crate::status::metrics::Metrics;
+
+    #[derive(Debug)]
+    struct Silent;
+
+    #[async_trait]
+    impl WitnessClient for Silent {
+        async fn add_checkpoint(
+            &self,
+            _: &str,
+            _: Bytes,
+            _: usize,
+        ) -> Result<WitnessResponse, WitnessError> {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    fn a_witness_that_changes_in_each_round_is_logged_once_a_minute() {
+        let key = Cosigner::ed25519("w.example", &[2; 32]).unwrap();
+        let policy = format!("witness W {} https://w.example\nquorum W\n", key.verifier());
+        let policy = Policy::parse(policy.as_bytes()).unwrap();
+        let status = WitnessStatus::new(Some(&Witnesses::new(policy, Arc::new(Silent)).unwrap()));
+        let metrics = Metrics::register(&mut Registry::default())
+            .of("log")
+            .witnesses;
+        let start = Instant::now();
+        let responded = |second, outcome: Outcome, problem: Option<&str>| {
+            let (at, problem) = (Duration::from_secs(second), problem.map(str::to_owned));
+            let line = status.responded(0, (outcome, problem), start + at, &metrics);
+            line.is_some()
+        };
+        assert!(!responded(0, Outcome::Cosigned, None));
+        assert!(responded(
+            1,
+            Outcome::Refused,
+            Some("the response has the status 500")
+        ));
+        for second in 2..60 {
+            assert!(!responded(second, Outcome::Cosigned, None));
+            assert!(!responded(second, Outcome::Late, Some("no response")));
+        }
+        assert!(!responded(
+            61,
+            Outcome::Refused,
+            Some("the response has the status 503")
+        ));
+        assert_eq!(
+            status.all()[0].problem.as_deref(),
+            Some("the response has the status 503")
+        );
+        assert!(responded(62, Outcome::Outdated, Some(OUTDATED)));
+        assert!(!responded(200, Outcome::Cosigned, None));
+        assert!(responded(201, Outcome::Late, Some("no response")));
+    }
 }

@@ -1,21 +1,22 @@
 //! Witnesses cosign the checkpoints of a log, and none of them can disturb the log.
 
 use std::fmt;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_cosign::{AddCheckpoint, LogKeys, Refusal, TrustedKey, Witness};
 use lucarne_ct::CheckpointVerifier;
-use lucarne_log::{WitnessClient, WitnessError, WitnessResponse, Witnesses};
+use lucarne_log::{State, WitnessClient, WitnessError, WitnessResponse, Witnesses};
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Assets, Lock, MemoryLock};
 use lucarne_testkit::{eventually, until};
 use lucarne_tlog::{Cosigner, Policy, SignedNote};
 use tokio::sync::watch;
 
-use crate::fixture::{Submission, World, audit, key};
+use crate::fixture::{Submission, World, audit, key, reached};
 
 const ORIGIN: &str = "log.example/test";
 
@@ -457,5 +458,32 @@ async fn a_valid_response_after_the_next_round_is_reported() {
         problem.is_some_and(|it| it.starts_with("the response came after the next round"))
     })
     .await;
+    log.shutdown().await;
+}
+
+/// No later checkpoint replaces the last one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_checkpoint_of_a_retired_log_is_cosigned() {
+    let two = Two::honest();
+    let mut world = with(&["good"], &two).await;
+    world.config.rounds.max_checkpoint_age = Duration::from_millis(100);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let week = Duration::from_secs(7 * 24 * 3600);
+    let limit = now - week + Duration::from_secs(60);
+    world.config.policy.not_after_limit = Some(limit.as_millis() as u64);
+    let log = world.run().await;
+    for step in 1..=8 {
+        // The log follows a clock that jumps by less than 10 s.
+        let before = log.published().unwrap().timestamp_ms;
+        world.skew_ms.store(9000 * step, SeqCst);
+        until("a later checkpoint", || {
+            let later = log.published().unwrap().timestamp_ms >= before + 8000;
+            later || log.state() == State::Retired
+        })
+        .await;
+    }
+    reached(&log, |state| *state == State::Retired).await;
+    let note = SignedNote::parse(&stored(&world).await).unwrap();
+    policy(&["good"]).verify_cosignatures(&note).unwrap();
     log.shutdown().await;
 }

@@ -15,10 +15,10 @@ use crate::data::tree::Tree;
 use crate::error::ReadError;
 use crate::read::proofs;
 use crate::shared::Shared;
-use crate::status::witness_status::OUTDATED;
+use crate::status::witness_status::{OUTDATED, Outcome};
 
 /// Time limit for the response of a witness, including a second request with another proof.
-const LATE: Duration = Duration::from_secs(2);
+pub(super) const LATE: Duration = Duration::from_secs(2);
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE: usize = 16 << 10;
 /// The clock of a witness may be ahead by this number of seconds.
@@ -71,18 +71,18 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns the value of the label `result` in metrics.
-    pub(super) fn label(&self) -> &'static str {
+    /// Returns the result for the metrics.
+    pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::Late => "late",
-            Self::Oversized => "oversized",
-            Self::Unreachable(_) => "unreachable",
-            Self::Refused(_) => "refused",
-            Self::Conflict | Self::Ahead(_) => "conflict",
-            Self::Duplicate => "duplicate",
-            Self::Invalid | Self::Missing | Self::Future => "invalid",
-            Self::Outdated => "outdated",
-            Self::Proof(_) => "unproven",
+            Self::Late => Outcome::Late,
+            Self::Oversized => Outcome::Oversized,
+            Self::Unreachable(_) => Outcome::Unreachable,
+            Self::Refused(_) => Outcome::Refused,
+            Self::Conflict | Self::Ahead(_) => Outcome::Conflict,
+            Self::Duplicate => Outcome::Duplicate,
+            Self::Invalid | Self::Missing | Self::Future => Outcome::Invalid,
+            Self::Outdated => Outcome::Outdated,
+            Self::Proof(_) => Outcome::Unproven,
         }
     }
 }

@@ -7,6 +7,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::{LogLabels, WitnessLabels, WitnessResultLabels};
 use crate::config::lane::Lane;
+use crate::status::witness_status::Outcome;
 
 pub(crate) struct LogMetrics {
     pub(crate) accepted: Counter,
@@ -76,12 +77,12 @@ pub(crate) struct WitnessMetrics {
 
 impl WitnessMetrics {
     /// Counts a request to a witness.
-    pub(crate) fn responded(&self, witness: &str, result: &'static str) {
+    pub(crate) fn responded(&self, witness: &str, outcome: Outcome) {
         let (log, witness) = (self.log.clone(), witness.to_owned());
         let label = WitnessResultLabels {
             log,
             witness,
-            result,
+            result: outcome.label(),
         };
         self.responses.get_or_create(&label).inc();
     }

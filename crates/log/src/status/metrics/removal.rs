@@ -6,6 +6,7 @@ use super::labels::{
     WitnessResultLabels,
 };
 use crate::config::lane::Lane;
+use crate::status::witness_status::Outcome;
 
 impl Metrics {
     /// Removes the metrics of a log that this process no longer has, and of its witnesses.
@@ -52,22 +53,11 @@ impl Metrics {
     }
 
     fn forget_witness(&self, log: &str, witness: &str) {
-        for result in [
-            "cosigned",
-            "outdated",
-            "late",
-            "oversized",
-            "unreachable",
-            "refused",
-            "conflict",
-            "duplicate",
-            "invalid",
-            "unproven",
-        ] {
+        for outcome in Outcome::ALL {
             self.witness_responses.remove(&WitnessResultLabels {
                 log: log.into(),
                 witness: witness.into(),
-                result,
+                result: outcome.label(),
             });
         }
         self.cosigned_timestamp.remove(&WitnessLabels {
