@@ -460,6 +460,17 @@ impl Witness {
         Ok(cosigned.map(|record| record.note))
     }
 
+    /// Returns the size of the recorded checkpoint of a log, and the time of its cosignature in
+    /// seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Refusal::Lock`], [`Refusal::Record`].
+    pub async fn cosigned(&self, origin: &str) -> Result<Option<(u64, u64)>, Refusal> {
+        let record = self.recorded(Slot::Cosigned, origin).await?.record;
+        let cosigned = record.filter(|record| record.time > 0);
+        Ok(cosigned.map(|record| (record.checkpoint.size, record.time)))
+    }
+
     /// Returns the number of stored contradictions of a log that this process knows. The first call
     /// reads the number from the lock. Contradictions that other processes have stored later are
     /// included after this process stores another one.

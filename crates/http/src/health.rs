@@ -8,6 +8,7 @@ use lucarne_log::{Log, State};
 use lucarne_x509::now_ms;
 use serde::Serialize;
 
+use crate::cosigner::CosignerService;
 use crate::mirror::MirrorService;
 use crate::reply::{Response, plain, value};
 use crate::served_certificate::{ServedCertificate, Validity, host, hosts};
@@ -142,11 +143,9 @@ fn check(certificate: &ServedCertificate, logs: &[&Log], cosigners: &Cosigners) 
     let now_ms = now_ms();
     let validity = certificate.validity(now_ms);
     let mut detail = certificate.describe(now_ms);
-    let witness = cosigners.witness.as_deref();
-    let witness = witness.map(|it| [&*it.submission_prefix, &*it.monitoring_prefix]);
-    let mirror = cosigners.mirror.as_deref();
-    let mirror = mirror.map(|it| [&*it.submission_prefix, &*it.monitoring_prefix]);
-    let others = witness.into_iter().chain(mirror).flatten().filter_map(host);
+    let others = cosigners.services().map(CosignerService::served);
+    let others = others.flat_map(|it| [&*it.submission_prefix, &*it.monitoring_prefix]);
+    let others = others.filter_map(host);
     let hosts = logs
         .iter()
         .flat_map(|log| hosts(log.config()))
@@ -198,9 +197,8 @@ fn report_mirror(service: &MirrorService) -> MirrorReport<'_> {
     });
     let mut logs: Vec<_> = logs.collect();
     logs.sort_by_key(|log| log.origin);
-    let mut keys = service.mirror().witness().verifiers();
     MirrorReport {
-        name: keys.next().map_or("", |key| key.name()),
+        name: (service as &dyn CosignerService).name(),
         healthy: logs.iter().all(|log| log.healthy),
         logs,
     }
@@ -240,7 +238,7 @@ async fn report_witness(service: &WitnessService) -> WitnessReport<'_> {
             healthy: false,
         });
     WitnessReport {
-        name: service.name(),
+        name: (service as &dyn CosignerService).name(),
         healthy: checks.iter().all(|check| check.ok),
         logs: service.witness().logs().origins().len(),
         checks,

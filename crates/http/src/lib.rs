@@ -46,6 +46,7 @@ mod budget;
 mod connection;
 mod connection_table;
 mod control_frames;
+mod cosigner;
 mod encoding;
 mod error_page;
 mod error_response;

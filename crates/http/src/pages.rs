@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use askama::Template;
 use base64_simd::STANDARD;
+use futures_util::future::join_all;
 use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderValue, StatusCode};
 use lucarne_log::{Check, Log, Operator, State, WitnessState};
@@ -19,12 +20,14 @@ use crate::health::state_name;
 use crate::logjson::MMD_SECONDS;
 use crate::read_limits::ReadLimits;
 use crate::reply::{Response, plain, value};
+use crate::site::Cosigners;
 use crate::timestamp::rfc3339;
 
 #[derive(Template)]
 #[template(path = "index.html")]
 struct Index {
-    logs: Vec<Summary>,
+    /// Each log, with its last checkpoint that each witness or mirror of this site has cosigned.
+    logs: Vec<(Summary, Vec<(String, String)>)>,
 }
 
 struct Summary {
@@ -75,9 +78,33 @@ struct RootRow {
 }
 
 /// Returns `/`: the list of logs.
-pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
-    let logs = logs.map(summary).collect();
+pub(crate) async fn index<'a>(
+    logs: impl Iterator<Item = &'a Log>,
+    cosigners: &Cosigners,
+) -> Response {
+    let row = async |log: &Log| {
+        let origin = &log.config().origin;
+        let services = cosigners.services();
+        let services = services.filter(|it| it.signer().logs().of(origin).is_some());
+        let cosigned = services.map(async |it| {
+            let name = format!("{} ({})", it.name(), it.served().resources.noun);
+            (name, checkpoint(it.cosigned(origin).await))
+        });
+        (summary(log), join_all(cosigned).await)
+    };
+    let logs = join_all(logs.map(row)).await;
     page(&Index { logs })
+}
+
+/// Formats the size and the time of a cosigned checkpoint.
+fn checkpoint(cosigned: Option<(u64, u64)>) -> String {
+    cosigned.map_or_else(
+        || "nothing yet".into(),
+        |(size, seconds)| {
+            let time = rfc3339(seconds.saturating_mul(1000));
+            format!("{} at {time}", counted(size, "entry"))
+        },
+    )
 }
 
 /// Returns the page of a log.
@@ -129,14 +156,10 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
 }
 
 fn witness(log: &Log, state: WitnessState) -> WitnessRow {
-    let cosigned = state.cosigned.map(|(size, seconds)| {
-        let time = rfc3339(seconds.saturating_mul(1000));
-        format!("{} at {time}", counted(size, "entry"))
-    });
     WitnessRow {
         name: state.name,
         key: state.key,
-        cosigned: cosigned.unwrap_or_else(|| "nothing yet".into()),
+        cosigned: checkpoint(state.cosigned),
         problem: log.public(&state.problem.unwrap_or_default()),
     }
 }

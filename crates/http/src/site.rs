@@ -226,8 +226,7 @@ impl Site {
         };
         let (metrics, endpoint) = match &found {
             Some(Found::Log(served, resource)) => (&served.metrics, of_resource(*resource)),
-            Some(Found::Witness(_, resource)) => (&self.elsewhere, resource.endpoint()),
-            Some(Found::Mirror(_, resource)) => (&self.elsewhere, resource.endpoint()),
+            Some(Found::Cosigner(_, resource)) => (&self.elsewhere, resource.endpoint()),
             None => (&self.elsewhere, of_site(endpoints, parts.uri.path())),
         };
         let reading = endpoint.is_read().then(|| {
@@ -235,8 +234,8 @@ impl Site {
             match &found {
                 Some(Found::Log(served, resource)) => served.reading(*resource),
                 None if operations => Reading::Operations,
-                Some(Found::Mirror(_, resource)) => resource.reading(),
-                Some(Found::Witness(..)) | None => Reading::Other,
+                Some(Found::Cosigner(_, resource)) => resource.reading(),
+                None => Reading::Other,
             }
         });
         let admitted = self.reads.admit(reading, client.address(), &parts.headers);
@@ -249,14 +248,10 @@ impl Site {
                             served.respond(*resource, parts, body, client, self, limits);
                         responding.await
                     }
-                    Some(Found::Witness(witness, resource)) => {
+                    Some(Found::Cosigner(service, resource)) => {
                         let limits = &self.limits;
                         // Boxed, so that it does not enlarge the state of every connection.
-                        Box::pin(witness.respond(*resource, parts, body, client, limits)).await
-                    }
-                    Some(Found::Mirror(mirror, resource)) => {
-                        let limits = &self.limits;
-                        Box::pin(mirror.respond(*resource, parts, body, client, limits)).await
+                        Box::pin(service.respond(*resource, parts, body, client, limits)).await
                     }
                     None => self.operations(&table, endpoint, parts, limits).await,
                 };
@@ -304,7 +299,7 @@ impl Site {
                 let list = logjson::operator_list(table.logs());
                 list.unwrap_or_else(|| not_yet("the operator of these logs is not configured\n"))
             }
-            _ => pages::index(table.logs()),
+            _ => pages::index(table.logs(), &table.cosigners).await,
         }
     }
 }

@@ -12,10 +12,13 @@ use lucarne_x509::now_ms;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Arc, Client, ErrorResponse, HeaderMap, HeaderValue, Incoming, Limits, MirrorService, Response,
-    StatusCode, UploadRefusal, cosigned, is_octets, plain, value,
+    Arc, Client, ErrorResponse, HeaderMap, HeaderValue, Incoming, MirrorService, Request, Response,
+    StatusCode, UploadRefusal, is_octets, value,
 };
 use crate::budget::{Exhausted, Reservation};
+use crate::cosigner::cosigned;
+use crate::limits::Limits;
+use crate::reply::plain;
 use crate::submission;
 
 /// Maximum time of an upload. After that, its stored packages stay, and the client continues.
@@ -24,23 +27,23 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Number of compressed bytes that are decompressed at once: at most a MiB when decompressed.
 const PIECE: usize = 1 << 10;
 
-impl MirrorService {
-    pub(super) async fn add_entries(
-        &self,
-        headers: HeaderMap,
-        body: Incoming,
-        client: &Arc<Client>,
-        limits: &Limits,
-    ) -> Response {
-        let mut response = match Body::new(&headers, body, client, limits) {
-            Ok(mut body) => self.upload(&mut body).await,
-            Err(error) => error.into_response(),
-        };
-        let accepted = HeaderValue::from_static("gzip");
-        response.headers_mut().insert(ACCEPT_ENCODING, accepted);
-        response
-    }
+/// Responds to `add-entries`.
+pub(super) async fn respond(
+    service: &MirrorService,
+    request: Request<'_>,
+    body: Incoming,
+) -> Response {
+    let body = Body::new(&request.headers, body, request.client, request.limits);
+    let mut response = match body {
+        Ok(mut body) => service.upload(&mut body).await,
+        Err(error) => error.into_response(),
+    };
+    let accepted = HeaderValue::from_static("gzip");
+    response.headers_mut().insert(ACCEPT_ENCODING, accepted);
+    response
+}
 
+impl MirrorService {
     async fn upload(&self, body: &mut Body) -> Response {
         let head = loop {
             match body.reader.head() {

@@ -8,17 +8,15 @@ use http::{HeaderValue, StatusCode};
 use lucarne_log::Log;
 
 use super::served_log::{ServedLog, redirect};
-use crate::mirror::{MirrorResource, MirrorService};
+use crate::cosigner::{self, CosignerService};
+use crate::mirror::MirrorService;
 use crate::monitoring::not_yet;
 use crate::reply::Response;
 use crate::route::{Prefix, PrefixError, Resource, Roles, Routes};
-use crate::witness::{WitnessResource, WitnessService};
+use crate::witness::WitnessService;
 
-/// Number of the witness among the routes, which no log has.
-const WITNESS: usize = usize::MAX;
-
-/// Number of the mirror among the routes.
-const MIRROR: usize = usize::MAX - 1;
+/// Number of the first cosigner among the routes, which no log has.
+const COSIGNERS: usize = usize::MAX - 1;
 
 /// The witness and the mirror of a site.
 #[derive(Clone, Default)]
@@ -27,6 +25,15 @@ pub struct Cosigners {
     pub witness: Option<Arc<WitnessService>>,
     /// The mirror, if any.
     pub mirror: Option<Arc<MirrorService>>,
+}
+
+impl Cosigners {
+    /// Returns the witness and the mirror.
+    pub(crate) fn services(&self) -> impl Iterator<Item = &dyn CosignerService> {
+        let witness = self.witness.as_deref().map(|it| it as &dyn CosignerService);
+        let mirror = self.mirror.as_deref().map(|it| it as &dyn CosignerService);
+        witness.into_iter().chain(mirror)
+    }
 }
 
 /// The logs of a site with their routes.
@@ -42,8 +49,7 @@ pub(super) struct Table {
 /// The resource of a request.
 pub(super) enum Found<'t> {
     Log(&'t ServedLog, Resource),
-    Witness(&'t WitnessService, WitnessResource),
-    Mirror(&'t MirrorService, MirrorResource),
+    Cosigner(&'t dyn CosignerService, cosigner::Resource),
 }
 
 impl Table {
@@ -56,18 +62,15 @@ impl Table {
     /// Returns the prefix with the page of all errors, for a response about `found`.
     pub(super) fn errors<'t>(&'t self, found: Option<&Found<'t>>) -> &'t str {
         let log = |served: &'t ServedLog| served.log.config().submission_prefix.as_str();
-        let first = self.logs.first().map(|served| &**served);
-        let Cosigners { witness, mirror } = &self.cosigners;
-        match (found, first, witness.as_deref()) {
-            (Some(Found::Log(served, _)), ..) => log(served),
-            (Some(Found::Witness(witness, _)), ..) => &witness.submission_prefix,
-            (None, Some(first), _) => log(first),
-            (Some(Found::Mirror(mirror, _)), ..) => &mirror.submission_prefix,
-            (None, None, Some(witness)) => &witness.submission_prefix,
-            (None, None, None) => match mirror {
-                Some(mirror) => &mirror.submission_prefix,
-                None => "/",
-            },
+        match (found, self.logs.first()) {
+            (Some(Found::Log(served, _)), _) => log(served),
+            (Some(Found::Cosigner(service, _)), _) => &service.served().submission_prefix,
+            (None, Some(first)) => log(first),
+            (None, None) => {
+                let mut services = self.cosigners.services();
+                let first = services.next();
+                first.map_or("/", |first| &first.served().submission_prefix)
+            }
         }
     }
 
@@ -78,23 +81,18 @@ impl Table {
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
         let found = self.routes.find(path, host)?;
-        let of_log = ![WITNESS, MIRROR].contains(&found.log);
+        let of_cosigner = found.log.checked_sub(COSIGNERS);
         // A log at the root of its host does not hide the site's own paths. The list of logs is
         // useless if there is only one log.
         let own = match path {
-            "/" => self.listed > usize::from(of_log),
+            "/" => self.listed > usize::from(of_cosigner.is_none()),
             "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" | "/operator.json" => true,
             _ => false,
         };
-        if found.log == WITNESS {
-            let witness = self.cosigners.witness.as_deref().filter(|_| !own)?;
-            let resource = WitnessResource::parse(found.rest, found.roles);
-            return Some(Found::Witness(witness, resource));
-        }
-        if found.log == MIRROR {
-            let mirror = self.cosigners.mirror.as_deref().filter(|_| !own)?;
-            let resource = MirrorResource::parse(found.rest, found.roles);
-            return Some(Found::Mirror(mirror, resource));
+        if let Some(n) = of_cosigner {
+            let service = self.cosigners.services().nth(n).filter(|_| !own)?;
+            let resource = service.served().resources.parse(found.rest, found.roles);
+            return Some(Found::Cosigner(service, resource));
         }
         let resource = Resource::parse(found.rest, found.roles);
         if own
@@ -123,11 +121,9 @@ impl Table {
             let config = log.config();
             words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
         }
-        if let Some(witness) = &self.cosigners.witness {
-            words += &format!("witness: {}\n", witness.submission_prefix);
-        }
-        if let Some(mirror) = &self.cosigners.mirror {
-            words += &format!("mirror: {}\n", mirror.submission_prefix);
+        for service in self.cosigners.services() {
+            let served = service.served();
+            words += &format!("{}: {}\n", served.resources.noun, served.submission_prefix);
         }
         not_yet(&words)
     }
@@ -135,10 +131,15 @@ impl Table {
 
 pub(super) fn routes(logs: &[Arc<Log>], cosigners: &Cosigners) -> Result<Routes, PrefixError> {
     let mut routes = Routes::default();
+    let services: Vec<_> = cosigners.services().map(CosignerService::served).collect();
+    let noun = |n: usize| {
+        services
+            .get(n.checked_sub(COSIGNERS)?)
+            .map(|it| it.resources.noun)
+    };
     let name = |n: usize| match logs.get(n) {
         Some(log) => format!("log {}", log.config().shortname),
-        None if n == MIRROR => "the mirror".to_owned(),
-        None => "the witness".to_owned(),
+        None => format!("the {}", noun(n).unwrap_or_default()),
     };
     for (n, log) in logs.iter().enumerate() {
         let config = log.config();
@@ -151,17 +152,11 @@ pub(super) fn routes(logs: &[Arc<Log>], cosigners: &Cosigners) -> Result<Routes,
             routes.add(Prefix::parse(url)?, roles, n, name)?;
         }
     }
-    if let Some(witness) = &cosigners.witness {
-        let submission = Prefix::parse(&witness.submission_prefix)?;
-        routes.add(submission, Roles::SUBMISSION, WITNESS, name)?;
-        let monitoring = Prefix::parse(&witness.monitoring_prefix)?;
-        routes.add(monitoring, Roles::MONITORING, WITNESS, name)?;
-    }
-    if let Some(mirror) = &cosigners.mirror {
-        let submission = Prefix::parse(&mirror.submission_prefix)?;
-        routes.add(submission, Roles::SUBMISSION, MIRROR, name)?;
-        let monitoring = Prefix::parse(&mirror.monitoring_prefix)?;
-        routes.add(monitoring, Roles::MONITORING, MIRROR, name)?;
+    for (n, served) in services.iter().enumerate() {
+        let submission = Prefix::parse(&served.submission_prefix)?;
+        routes.add(submission, Roles::SUBMISSION, COSIGNERS + n, name)?;
+        let monitoring = Prefix::parse(&served.monitoring_prefix)?;
+        routes.add(monitoring, Roles::MONITORING, COSIGNERS + n, name)?;
     }
     Ok(routes)
 }

@@ -8,7 +8,7 @@ use lucarne_http::{Cosigners, Limits, MonotonicClock, Rate, ReadLimits, Site, Wi
 use lucarne_storage::{Lock, MemoryLock};
 use lucarne_testkit::{SignedLog, eventually};
 use lucarne_tlog::note::parse_signatures;
-use lucarne_tlog::{Cosigner, EMPTY_ROOT, SignedNote, Subtree, VerifierKey};
+use lucarne_tlog::{EMPTY_ROOT, SignedNote, Subtree, VerifierKey};
 use prometheus_client::registry::Registry;
 
 use crate::support::{Answer, Server, TestLog};
@@ -21,6 +21,19 @@ fn alone(witness: Arc<WitnessService>) -> Cosigners {
         witness: Some(witness),
         mirror: None,
     }
+}
+
+/// Returns a witness without logs at `prefix`.
+fn unknowing(prefix: &str) -> Arc<WitnessService> {
+    let keys = lucarne_ct::witness_cosigners(&[5; 32], "w").unwrap();
+    let lock = Arc::new(MemoryLock::new());
+    let witness = Arc::new(Witness::new(keys, LogKeys::default(), lock).unwrap());
+    WitnessService::new(
+        witness,
+        prefix.into(),
+        prefix.into(),
+        &mut Registry::default(),
+    )
 }
 
 /// A served witness of one log.
@@ -398,30 +411,16 @@ async fn evidence_is_reported_and_served() {
 async fn unknown_logs_retry_until_the_lists_are_read() {
     let other = SignedLog::new("other.example", 0);
     let served = Served::start().await;
-    let starting = WitnessService::new(
-        Arc::new(
-            Witness::new(
-                lucarne_ct::witness_cosigners(&[5; 32], "w").unwrap(),
-                LogKeys::default(),
-                Arc::new(MemoryLock::new()),
-            )
-            .unwrap(),
-        ),
-        "http://w.example/w/".to_owned(),
-        "http://w.example/w/".to_owned(),
-        &mut Registry::default(),
-    );
+    let starting = unknowing("http://w.example/w/");
+    let site = &served.server.site;
     // Without the value of this witness, the lock may have lost its records.
-    served
-        .server
-        .site
-        .serve_cosigners(alone(starting.clone()))
-        .unwrap();
-    let answer = served.add(&other.request(0, 5)).await;
-    assert_eq!(
-        (answer.status, code(&answer)),
-        (503, "witness_unavailable".into())
-    );
+    site.serve_cosigners(alone(starting.clone())).unwrap();
+    let unavailable = async || {
+        let answer = served.add(&other.request(0, 5)).await;
+        let found = (answer.status, code(&answer));
+        assert_eq!(found, (503, "witness_unavailable".into()));
+    };
+    unavailable().await;
     let health = served.server.get("/health").await;
     assert_eq!(health.status, 503);
     assert!(
@@ -430,16 +429,8 @@ async fn unknown_logs_retry_until_the_lists_are_read() {
         health.text()
     );
     starting.witness().create().await.unwrap();
-    served
-        .server
-        .site
-        .serve_cosigners(alone(starting.clone()))
-        .unwrap();
-    let answer = served.add(&other.request(0, 5)).await;
-    assert_eq!(
-        (answer.status, code(&answer)),
-        (503, "witness_unavailable".into())
-    );
+    site.serve_cosigners(alone(starting.clone())).unwrap();
+    unavailable().await;
     starting.note_list("https://lists.example/logs", Some("it hangs".to_owned()));
     starting.note_complete();
     assert_eq!(served.add(&other.request(0, 5)).await.status, 404);
@@ -482,19 +473,7 @@ async fn a_witness_beside_logs() {
     );
 
     // A log and a witness cannot have the same prefix.
-    let service = WitnessService::new(
-        Arc::new(
-            Witness::new(
-                vec![Cosigner::ed25519("w", &[1; 32]).unwrap()],
-                LogKeys::default(),
-                Arc::new(MemoryLock::new()),
-            )
-            .unwrap(),
-        ),
-        "http://log.example/first/".to_owned(),
-        "http://log.example/first/".to_owned(),
-        &mut Registry::default(),
-    );
+    let service = unknowing("http://log.example/first/");
     let site = Site::new(logs, Registry::default(), Limits::default()).unwrap();
     let error = site
         .serve_cosigners(alone(service))
