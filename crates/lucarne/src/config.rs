@@ -37,7 +37,7 @@ pub(crate) mod values;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
 mod witness;
-mod witnesses;
+mod witness_policy;
 mod written;
 
 use std::io;

@@ -23,7 +23,8 @@
 //! | `roots`, `ccadb` | the roots that a log accepts |
 //! | `describe` | `log.v3.json` in the directory of a log |
 //! | [`documentation`] | the generated tables of the documentation |
-//! | `witness`, `mirror` | the witness with its log lists, and the mirror |
+//! | `witness_service`, `mirror` | the witness with its log lists, and the mirror |
+//! | `witness_client` | requests of a log to its witnesses |
 //! | `upkeep`, `signals`, `reload` | signals, and the settings that reload |
 //! | `successor`, `handover` | an upgrade without refused connections |
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
@@ -83,8 +84,8 @@ mod verification;
 mod version;
 #[cfg(not(feature = "otlp"))]
 mod without_otlp;
-mod witness;
-mod witnesses;
+mod witness_client;
+mod witness_service;
 
 use std::process::ExitCode;
 

@@ -32,7 +32,7 @@ use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::Upkeep;
-use crate::witness::{self, Lists};
+use crate::witness_service::{self, Lists};
 use crate::{descriptors, notify, process_metrics, tls, verification};
 
 /// The time for closing the lock at the end of a shutdown.
@@ -147,7 +147,8 @@ impl Server {
         let logs: Vec<_> = logs.collect();
         host.instances.serve();
         let witness = config.witness.as_ref();
-        let witness = witness.map(|settings| witness::open(settings, &host.lock, &mut registry));
+        let witness =
+            witness.map(|settings| witness_service::open(settings, &host.lock, &mut registry));
         let witness = witness.transpose()?;
         let mirroring = match &config.mirror {
             Some(settings) => {

@@ -15,7 +15,7 @@ use crate::hosting::{Current, Hosted};
 use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
-use crate::witness::Lists;
+use crate::witness_service::Lists;
 use crate::{notify, successor, tls};
 
 /// The time between two comparisons of the configuration file and the TLS files.

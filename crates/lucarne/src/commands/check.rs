@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let looked = runtime::run(async {
             survey::stores(config, &mut report).await;
             if let Some(witness) = &config.witness {
-                crate::witness::look(witness, &mut report).await;
+                crate::witness_service::look(witness, &mut report).await;
             }
             Ok(())
         });

@@ -11,7 +11,7 @@ use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::creation::kept_or_new_lock;
-use crate::{files, inception, open, runtime, witness};
+use crate::{files, inception, open, runtime, witness_service};
 
 /// Creates the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
@@ -54,7 +54,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
         }
     }
     if let Some(settings) = &config.witness {
-        match witness::of(settings, &lock)?.create().await {
+        match witness_service::of(settings, &lock)?.create().await {
             Ok(true) => said.push(format!(
                 "created witness {}: use it only if this name has never cosigned; otherwise \
                  restore the newest lock",

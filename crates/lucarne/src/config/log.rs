@@ -16,7 +16,7 @@ use super::root_sources::RootSources;
 use super::rounds::Rounds;
 use super::values::Prefix;
 use super::written::Written;
-use super::{accept, identity, keys, metadata, values, witnesses};
+use super::{accept, identity, keys, metadata, values, witness_policy};
 use crate::known::{KnownPlaces, Place};
 
 /// Settings of one log.
@@ -150,7 +150,7 @@ pub(super) fn read(
     let data = identity.data.as_ref().map(|data| &data.value);
     let signer = identity.key.as_ref().map(|key| &key.value);
     let rounds = Rounds::read(reader, data);
-    let witnesses = witnesses::read(reader, data, rounds.sequencer.period);
+    let witnesses = witness_policy::read(reader, data, rounds.sequencer.period);
     let roots = accept::roots(reader);
     let policy = accept::policy(reader);
     let instances = instances::read(reader, data, signer);

@@ -18,7 +18,7 @@ use super::Findings;
 use super::options::Adopt;
 use crate::causes::causes;
 use crate::config::{Config, WitnessSettings};
-use crate::{open, witness};
+use crate::{open, witness_service};
 
 /// Checks keys, lock and public files of the witness.
 pub(super) async fn adopt(
@@ -72,7 +72,7 @@ pub(crate) async fn opened(
     settings: &WitnessSettings,
 ) -> Result<(Arc<dyn Lock>, Witness)> {
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await?;
-    let witness = witness::of(settings, &lock)?;
+    let witness = witness_service::of(settings, &lock)?;
     if witness.exists().await? {
         witness.add_logs(witness.remembered().await?);
     }

@@ -17,7 +17,7 @@ use crate::commands::{failed, looking, sound};
 use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::creation::kept_or_new_lock;
 use crate::files::is_absent;
-use crate::{inception, open, runtime, witness};
+use crate::{inception, open, runtime, witness_service};
 
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
@@ -196,7 +196,7 @@ async fn others_without(
         }
     }
     if let Some(settings) = &config.witness
-        && !witness::of(settings, lock)?.exists().await?
+        && !witness_service::of(settings, lock)?.exists().await?
     {
         said += &format!(
             "\nThe lock has no state of witness {}: if it has ever cosigned, only its newest lock \

@@ -14,7 +14,7 @@ use lucarne_tlog::{Policy, PolicyError};
 use super::place::DataPlace;
 use super::rounds::KEYS;
 use crate::files;
-use crate::witnesses::HttpWitnesses;
+use crate::witness_client::HttpWitnesses;
 
 /// The reasons why a file does not name witnesses.
 #[derive(Debug, thiserror::Error)]
