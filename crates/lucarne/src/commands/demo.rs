@@ -1,6 +1,7 @@
 //! `lucarne demo`: a complete log in one directory and one command.
 
 mod authorities;
+mod cosigners;
 mod half;
 mod home;
 mod instances;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 
+use self::cosigners::Cosigners;
 use self::home::Home;
 use self::screen::Screen;
 use self::traffic::Traffic;
@@ -28,14 +30,18 @@ const LISTEN: &str = "127.0.0.1:6962";
 /// Options of `lucarne demo`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Directory of the demo, created if necessary [default: lucarne-demo, or
-    /// lucarne-demo-instances]
+    /// Directory of the demo, created if necessary [default: lucarne-demo, lucarne-demo-instances
+    /// or lucarne-demo-witness]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
     /// Run N processes of one log, with a page that shows the leader
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=9))]
     pub instances: Option<u8>,
+
+    /// Also run a witness and a mirror of the log, and show the checkpoints that each has cosigned
+    #[arg(long, conflicts_with = "instances")]
+    pub witness: bool,
 
     /// Address to listen on [default: 127.0.0.1:6962, or from the directory's lucarne.yaml]
     #[arg(long, value_name = "HOST:PORT")]
@@ -49,6 +55,7 @@ pub struct Options {
 impl Options {
     fn directory(&self) -> &Path {
         let usual = match self.instances {
+            None if self.witness => "lucarne-demo-witness",
             None => "lucarne-demo",
             Some(_) => "lucarne-demo-instances",
         };
@@ -87,7 +94,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     }
     screen.title(directory);
     let home = Home::open(directory)?;
-    home.configure(listen.as_ref())?;
+    home.configure(listen.as_ref(), options.witness)?;
     let (mut config, log) = configuration(&home, &home.configuration())?;
     if let Some(listen) = listen {
         config.listen[0].value = listen;
@@ -104,12 +111,13 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
         predecessor: Predecessor::Nobody,
         file: None,
     };
+    let cosigners = Cosigners::of(&config);
     let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
     let rate = options.rate.unwrap_or(1);
     // The thread is not joined, because it ends with the process.
     std::thread::spawn(move || {
-        if let Err(error) = traffic.show(&screen, rate) {
+        if let Err(error) = traffic.show(&screen, rate, cosigners.as_ref()) {
             screen.trouble(&error);
         }
     });

@@ -73,6 +73,56 @@ fn the_demo_answers_stops_and_goes_on() {
     assert_eq!(code, 0, "{said}");
 }
 
+/// The second run continues the log, the witness and the mirror of the first.
+#[test]
+fn a_witness_and_a_mirror_cosign_the_demo() {
+    let directory = temp_dir();
+    let listen = format!("127.0.0.1:{}", free_port());
+    for _ in 0..2 {
+        let mut demo = Launch::new(LUCARNE)
+            .args(["demo", "--witness", "--listen", &listen])
+            .directory(directory.path())
+            .start(listen.parse().unwrap())
+            .unwrap();
+        demo.wait_for_output("Ctrl-C", EVENT_TIMEOUT).unwrap();
+        let output = demo.output();
+        let log = output.lines().find(|line| line.starts_with("    page "));
+        let log = Client::new(log.unwrap().split_whitespace().last().unwrap());
+        run(async {
+            let site = Client::new(format!("http://{listen}"));
+            let page = site.get("").await.unwrap().text();
+            for name in ["witness.demo.example", "mirror.demo.example"] {
+                let line = output
+                    .lines()
+                    .find(|it| it.ends_with(&format!(" by {name}")));
+                assert_has(line.unwrap(), " cosigned ");
+                let (_, row) = page.split_once(&format!("Cosigned by {name} (")).unwrap();
+                assert_has(row.split("</dd>").next().unwrap(), "entries at 2");
+            }
+            eventually("the log has the cosignature", async || {
+                let note = log.get("checkpoint").await.unwrap().text();
+                note.contains("— witness.demo.example ")
+            })
+            .await;
+            let health = site.get("health").await.unwrap();
+            assert_eq!(health.status, 200, "{}", health.text());
+        });
+        demo.signal(Signal::INT).unwrap();
+        let status = demo.wait(EVENT_TIMEOUT).unwrap();
+        assert_eq!(status.code(), Some(0), "{}", demo.output());
+    }
+    let home = "lucarne-demo-witness";
+    let (code, said) = lucarne(directory.path(), &["demo", "--dir", home]);
+    assert_eq!(code, 1);
+    assert_has(
+        &said,
+        "lucarne.yaml is of `--witness`: choose another --dir",
+    );
+    let check = ["check", "-c", "lucarne-demo-witness/lucarne.yaml"];
+    let (code, said) = lucarne(directory.path(), &check);
+    assert_eq!(code, 0, "{said}");
+}
+
 /// Runs three instances, reads the leader from the page, and kills it with the printed command. The
 /// second run submits nothing.
 #[test]

@@ -6,10 +6,11 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use lucarne_scenarios::ct::Roots;
 
 use super::authorities::Authorities;
+use super::cosigners;
 use super::half::Half;
 use crate::commands::keygen;
 use crate::config::Listen;
@@ -103,24 +104,42 @@ impl Home {
     }
 
     /// Adds the current log to the configuration, and creates the configuration if it does not
-    /// exist.
-    pub(super) fn configure(&self, listen: Option<&Listen>) -> Result<()> {
+    /// exist. A witness and a mirror know each log.
+    pub(super) fn configure(&self, listen: Option<&Listen>, witness: bool) -> Result<()> {
         let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
         let file = self.configuration();
         let text = std::fs::read_to_string(&file);
-        let mut text = text.unwrap_or_else(|_| self.head(&listen));
+        let mut text = text.unwrap_or_else(|_| {
+            let sections = if witness {
+                cosigners::sections(&listen)
+            } else {
+                String::new()
+            };
+            self.head(&listen, &sections)
+        });
+        ensure!(
+            witness == cosigners::are_in(&text),
+            "{} is {} `--witness`: choose another --dir",
+            file.display(),
+            if witness { "of a demo without" } else { "of" }
+        );
         let name = format!("- shortname: {}\n", self.log_name());
         if text.contains(&name) {
             return Ok(());
         }
         let half = self.half.name();
-        let place = format!("    localdirectory: data/{half}\n    cache: cache/{half}\n");
+        let mut place = format!("    localdirectory: data/{half}\n    cache: cache/{half}\n");
+        if witness {
+            place.push_str(cosigners::POLICY);
+            let seed = self.directory.join(format!("{half}.seed.bin"));
+            text = cosigners::add_log(&self.directory, &text, &format!("{listen}/{half}"), &seed)?;
+        }
         text.push_str(&self.log(&listen, &place));
         self.write(CONFIGURATION, &text)?;
         Ok(())
     }
 
-    fn head(&self, listen: &str) -> String {
+    fn head(&self, listen: &str, sections: &str) -> String {
         format!(
             "# Written by `lucarne demo`, and a configuration like any other:\n\
              #   lucarne check -c lucarne.yaml\n\
@@ -132,6 +151,7 @@ impl Home {
              # Holds the last signed checkpoint of each log. Never roll it back.\n\
              checkpoints: checkpoints.db\n\
              \n\
+             {sections}\
              logs:\n"
         )
     }

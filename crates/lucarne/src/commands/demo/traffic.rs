@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use lucarne_mint::{Authority, Chain, KeyPair, KeyType, LeafOptions, Poison, Time};
 use lucarne_net::{BlockingClient, Client};
 
+use super::cosigners::Cosigners;
 use super::home::Home;
 use super::screen::Screen;
 use crate::config::{LogSettings, rfc3339};
@@ -25,6 +26,7 @@ pub(super) struct Traffic {
     /// URL of the log, with a trailing slash.
     url: String,
     base: String,
+    origin: String,
     window: (u64, u64),
 }
 
@@ -43,6 +45,7 @@ impl Traffic {
             url: format!("{base}/{path}/"),
             home,
             base,
+            origin: log.origin.clone(),
             client: BlockingClient::new(Client::of_system(ACCEPT_TIMEOUT))?,
             window: (
                 log.policy.not_after_start.unwrap_or(0),
@@ -84,7 +87,12 @@ impl Traffic {
     }
 
     /// Submits a few chains, prints suggestions to explore, and continues to submit.
-    pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
+    pub(super) fn show(
+        &self,
+        screen: &Screen,
+        rate: u32,
+        cosigners: Option<&Cosigners>,
+    ) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         self.wait(&self.submission(0, &key)?)?;
         let directory = self.home.directory().display();
@@ -102,7 +110,13 @@ impl Traffic {
             "{FIRST} chains, half of them precertificates; each got its SCT within {slowest} ms"
         );
         screen.done("submitted", &detail);
-        self.invite(screen, &key)?;
+        if let Some(cosigners) = cosigners {
+            let sizes = cosigners.wait(&self.client, &self.origin, FIRST as u64)?;
+            for ((name, _), size) in cosigners.0.iter().zip(sizes) {
+                screen.done("cosigned", &format!("{size} entries by {name}"));
+            }
+        }
+        self.invite(screen, &key, cosigners)?;
         for number in FIRST.. {
             let Some(pause) = Duration::from_secs(1).checked_div(rate) else {
                 break;
@@ -129,7 +143,12 @@ impl Traffic {
     }
 
     /// Prints URLs and commands for new users.
-    fn invite(&self, screen: &Screen, key: &Arc<KeyPair>) -> Result<()> {
+    fn invite(
+        &self,
+        screen: &Screen,
+        key: &Arc<KeyPair>,
+        cosigners: Option<&Cosigners>,
+    ) -> Result<()> {
         let certificate = self.submission(0, key)?;
         let precertificate = self.submission(1, key)?;
         let chain = self
@@ -145,6 +164,11 @@ impl Traffic {
         screen.line("log.v3.json", &format!("{url}log.v3.json"));
         screen.line("metrics", &format!("{}/metrics", self.base));
         screen.line("health", &format!("{}/health", self.base));
+        if let Some(Cosigners([(_, witness), (_, mirror)])) = cosigners {
+            screen.line("cosigned", &format!("{}/", self.base));
+            screen.line("witness", witness);
+            screen.line("mirror", mirror);
+        }
         screen.heading("Try");
         screen.command(
             &format!("curl -d @{} {url}ct/v1/add-chain", short(&chain)),
