@@ -37,7 +37,8 @@ fn next(log: &LogUnderTest) -> Server {
     log.launch("serve").spawn().unwrap()
 }
 
-fn number(name: &str, default: usize) -> usize {
+/// Returns the number in an environment variable.
+pub(crate) fn number(name: &str, default: usize) -> usize {
     let given = std::env::var(name).ok();
     given.map_or(default, |text| text.parse().unwrap())
 }

@@ -20,6 +20,7 @@ use lucarne_tlog::{Checkpoint, Cosigner, SignedNote, Tile, VerifierKey, consiste
 use crate::common::{
     EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log, lucarne, pki, ready, run, submission,
 };
+use crate::handover::number;
 use crate::metrics;
 
 const NAME: &str = "witness.example";
@@ -184,16 +185,14 @@ fn a_growing_ct_log_is_cosigned() {
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
-/// The series of forks.
-const FORKS: usize = 120;
-
 /// Two processes with one lock get two histories of a log at the same time, and one of them is
-/// killed now and then: at most one history is cosigned.
+/// killed now and then: at most one history is cosigned. `LUCARNE_FORKS=1000` is a longer series.
 #[test]
 fn two_processes_never_cosign_a_fork() {
     let place = Place::new("  loglists: [list.txt]\n");
+    let forks = number("LUCARNE_FORKS", 120);
     let origin = |fork: usize| format!("log{fork}.example");
-    fs::write(place.path().join("list.txt"), list((0..FORKS).map(origin))).unwrap();
+    fs::write(place.path().join("list.txt"), list((0..forks).map(origin))).unwrap();
     let addresses = ["one", "two"].map(|it| place.configure(it, "  loglists: [list.txt]\n"));
     let mut servers = [0, 1].map(|at| place.start(["one", "two"][at], addresses[at]));
     let clients = addresses.map(client);
@@ -204,7 +203,7 @@ fn two_processes_never_cosign_a_fork() {
             let empty = listed(&origin(0), 0).request(0, 0);
             status(client, &empty).await;
         }
-        for fork in 0..FORKS {
+        for fork in 0..forks {
             let branches = [0, 1].map(|branch| listed(&origin(fork), branch));
             let requests = branches.each_ref().map(|log| log.request(0, 13));
             let mut cosigned = [false; 2];
@@ -247,7 +246,7 @@ fn two_processes_never_cosign_a_fork() {
             }
         }
     });
-    assert_eq!(kills, FORKS / 10);
+    assert_eq!(kills, forks / 10);
 }
 
 /// A list that is broken or shrinks removes no log, also after a restart. SIGHUP reads lists again.
