@@ -22,7 +22,7 @@
 //! | `submission`, `get_roots`, `error_response` | the submission API, and its errors |
 //! | `monitoring`, `long_poll`, `feed` | the monitoring API, new checkpoints and entries |
 //! | `rfc6962` | the read endpoints of RFC 6962 |
-//! | [`WitnessService`], [`MirrorService`] | the endpoints of a witness and of a mirror |
+//! | `cosigner`, [`WitnessService`], [`MirrorService`] | the endpoints of a witness and of a mirror |
 //! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
 //! | `reply`, `body` | responses |
 //! | `pages`, `error_page`, `robots`, [`log_json`], `timestamp` | web pages, and the metadata of a log |

@@ -59,14 +59,11 @@ fn hashes_and_proofs_of_every_subtree() {
             };
             let verified = verify_subtree_consistency(subtree, &hash, size, &root, &proof);
             assert_eq!(verified, Ok(()), "{subtree} in {size}");
-            // A tree of any other size has the same tiles up to its end.
-            if size <= 70 || size % 51 == 0 || (255..260).contains(&size) {
-                let mut tiles = published(&tree);
-                let root = subtree_root(subtree, size, &mut tiles);
-                assert_eq!(root.unwrap(), hash, "{subtree} in {size}");
-                let made = subtree_consistency_proof(subtree, size, &mut tiles);
-                assert_eq!(made.unwrap(), proof, "{subtree} in {size}");
-            }
+            let mut tiles = published(&tree);
+            let root = subtree_root(subtree, size, &mut tiles);
+            assert_eq!(root.unwrap(), hash, "{subtree} in {size}");
+            let made = subtree_consistency_proof(subtree, size, &mut tiles);
+            assert_eq!(made.unwrap(), proof, "{subtree} in {size}");
         }
     }
 }
@@ -100,7 +97,7 @@ fn wrong_consistency_proofs_are_refused() {
 fn inclusion_proofs_of_every_subtree() {
     let tree = Remembered::new(SIZES);
     let mut tiles = published(&tree);
-    for subtree in subtrees(SIZES).filter(|subtree| subtree.size() < 40) {
+    for subtree in subtrees(SIZES) {
         let hash = tree.root(subtree.leaves());
         for index in subtree.leaves() {
             let leaf = tree.perfect(0, index);
@@ -109,7 +106,7 @@ fn inclusion_proofs_of_every_subtree() {
                 verify_subtree_inclusion(&leaf, index, subtree, &hash, proof)
             };
             assert_eq!(verify(index, &proof), Ok(()), "{index} in {subtree}");
-            if subtree.end() > 260 {
+            if subtree.end() > 260 && subtree.size() < 40 {
                 for wrong in damaged(&proof) {
                     assert!(verify(index, &wrong).is_err(), "{index} in {subtree}");
                 }
