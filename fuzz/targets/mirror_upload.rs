@@ -1,9 +1,13 @@
 //! An upload has the same head and packages in pieces of any size, and its packages are bundles of
-//! entries.
+//! entries. The state of a mirror is written as it was read.
 
-use crate::upload::{Package, UploadHead, UploadReader, package_leaves};
+use crate::upload::{MirrorInfo, Package, UploadHead, UploadReader, package_leaves};
 
 pub(crate) fn run(bytes: &[u8]) {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    if let Some(info) = MirrorInfo::parse(text) {
+        assert_eq!(MirrorInfo::parse(&info.to_string()), Some(info));
+    }
     let whole = read(bytes, bytes.len().max(1));
     assert_eq!(read(bytes, 7), whole);
     for package in whole.iter().flat_map(|(_, packages)| packages) {

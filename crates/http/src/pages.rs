@@ -69,6 +69,7 @@ struct WitnessRow {
     name: String,
     key: String,
     cosigned: String,
+    stored: String,
     problem: String,
 }
 
@@ -160,6 +161,9 @@ fn witness(log: &Log, state: WitnessState) -> WitnessRow {
         name: state.name,
         key: state.key,
         cosigned: checkpoint(state.cosigned),
+        stored: state.stored.map_or_else(String::new, |entries| {
+            format!("has {}", counted(entries, "entry"))
+        }),
         problem: log.public(&state.problem.unwrap_or_default()),
     }
 }

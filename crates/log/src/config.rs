@@ -63,7 +63,7 @@ pub struct LogConfig {
     /// The external sources that may know this log's newest checkpoint. The log queries them each
     /// time it opens.
     pub known: Option<Arc<dyn KnownCheckpoints>>,
-    /// The witnesses that cosign the checkpoints; `None` if there are none.
+    /// The witnesses and mirrors that cosign the checkpoints; `None` if there are none.
     pub witnesses: Option<Witnesses>,
     /// The configuration of this instance if the log has several; `None` if the log has only one.
     pub instances: Option<Instances>,

@@ -107,7 +107,7 @@
 //! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
 //! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
 //! | [`KnownCheckpoints`] | the checkpoints of mirrors and witnesses |
-//! | [`Witnesses`], [`WitnessClient`] | the witnesses that cosign checkpoints, and requests to them |
+//! | [`Witnesses`], [`WitnessClient`], [`Endpoint`] | the witnesses and mirrors that cosign checkpoints, and requests to them |
 //! | [`Metadata`] | the operator's data for `log.v3.json` |
 //!
 //! ## `error`
@@ -129,7 +129,7 @@
 //! | [`Stats`], `recent_stats` | statistics of the last seconds |
 //! | `clock_jump`, [`believable`], [`next_timestamp`] | the protection against a wrong clock |
 //! | `scrub_status` | the progress of the scrubber |
-//! | [`WitnessState`] | the last cosignature of each witness |
+//! | [`WitnessState`] | the last cosignature of each witness or mirror |
 //! | `public_errors` | errors without locations |
 //! | [`Metrics`] | metrics of all logs of a process |
 //!
@@ -214,7 +214,7 @@
 //! | item | contents |
 //! |---|---|
 //! | `sequencer`, `phase` | the loop, and the steps of a round |
-//! | `cosigning` | requests to witnesses, and the publication of their cosignatures |
+//! | `cosigning` | requests to witnesses and mirrors, and the publication of their cosignatures |
 //! | `term` | the time in which an instance leads |
 //!
 //! ## `instances`
@@ -289,7 +289,7 @@ pub use config::scrub::ScrubConfig;
 pub use config::scrub_window::{NoWindow, ScrubWindow};
 pub use config::signer::Signer;
 pub use config::witnesses::{
-    InvalidWitnesses, WitnessClient, WitnessError, WitnessResponse, Witnesses,
+    Endpoint, InvalidWitnesses, WitnessClient, WitnessError, WitnessResponse, Witnesses,
 };
 pub use data::record::{Record, Step};
 pub use data::stored_file::StoredFile;

@@ -1,16 +1,22 @@
-//! Requests to the witnesses of a log.
+//! Requests to the witnesses and mirrors of a log.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_log::{WitnessClient, WitnessError, WitnessResponse};
+use lucarne_log::{Endpoint, WitnessClient, WitnessError, WitnessResponse};
 use lucarne_net::Client;
 
 /// Time limit for one response. The log itself ends requests earlier, and counts them as late.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// HTTP client of one log for its witnesses, which keeps connections.
+/// Header fields of an upload.
+const PACKED_ENTRIES: [(&str, &str); 2] = [
+    ("content-type", "application/octet-stream"),
+    ("content-encoding", "gzip"),
+];
+
+/// HTTP client of one log for its witnesses and mirrors, which keeps connections.
 #[derive(Debug)]
 pub(crate) struct HttpWitnesses(Client);
 
@@ -22,14 +28,19 @@ impl HttpWitnesses {
 
 #[async_trait]
 impl WitnessClient for HttpWitnesses {
-    async fn add_checkpoint(
+    async fn post(
         &self,
         prefix: &str,
+        endpoint: Endpoint,
         body: Bytes,
         max: usize,
     ) -> Result<WitnessResponse, WitnessError> {
-        let url = format!("{prefix}/add-checkpoint");
-        let posted = self.0.post_within(&url, body, max).await;
+        let (name, fields) = match endpoint {
+            Endpoint::AddCheckpoint => ("add-checkpoint", &[][..]),
+            Endpoint::AddEntries => ("add-entries", &PACKED_ENTRIES[..]),
+        };
+        let url = format!("{prefix}/{name}");
+        let posted = self.0.post_within(&url, fields, body, max).await;
         let response = match posted {
             Ok(response) => response,
             Err(error) if error.is_too_long() => return Err(WitnessError::TooLong),
@@ -64,7 +75,12 @@ mod tests {
             stream
         };
         let client = HttpWitnesses::new();
-        let request = client.add_checkpoint(&prefix, Bytes::from_static(b"old 0\n"), 1000);
+        let request = client.post(
+            &prefix,
+            Endpoint::AddCheckpoint,
+            Bytes::from_static(b"old 0\n"),
+            1000,
+        );
         tokio::join!(request, serve).0
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
@@ -159,17 +159,24 @@ impl Client {
         Ok(response)
     }
 
-    /// Posts a body. The response may have any status, and at most `limit` bytes.
+    /// Posts a body with these header fields. The response may have any status, and at most `limit`
+    /// bytes.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn post_within(
         &self,
         url: &str,
+        fields: &[(&'static str, &'static str)],
         body: impl Into<Bytes>,
         limit: usize,
     ) -> Result<CompleteResponse, ClientError> {
-        let request = request(Method::POST, url, body.into())?;
+        let mut request = request(Method::POST, url, body.into())?;
+        let fields = fields.iter().map(|&(name, value)| {
+            let value = HeaderValue::from_static(value);
+            (HeaderName::from_static(name), value)
+        });
+        request.headers_mut().extend(fields);
         let (response, _) = self.in_time(self.exchange(request, limit)).await?;
         Ok(response)
     }

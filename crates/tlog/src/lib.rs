@@ -21,6 +21,7 @@
 //! | [`cosignature`] | signatures of witnesses, mirrors and logs | C2SP tlog-cosignature |
 //! | [`policy`] | trusted logs, and the quorum of witnesses | C2SP tlog-policy |
 //! | [`tlog_proof`] | an inclusion proof with its checkpoint in a file | C2SP tlog-proof |
+//! | [`upload`] | packages of entries, and the state of a mirror | C2SP tlog-mirror |
 //!
 //! Every function is pure: there is no I/O, no clock and no thread. Only ML-DSA-44 signatures of
 //! [`Cosigner`] have randomness.
@@ -53,6 +54,7 @@ pub mod proof;
 pub mod subtree;
 pub mod tile;
 pub mod tlog_proof;
+pub mod upload;
 pub mod vkey;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
@@ -64,8 +66,9 @@ pub use note::{NoteError, NoteSignature, SignedNote};
 pub use policy::{Policy, PolicyError};
 pub use proof::{
     HashReader, MakeProofError, ProofError, consistency_proof, consistency_tiles, inclusion_proof,
-    inclusion_tiles, subtree_consistency_proof, subtree_inclusion_proof, subtree_root, tree_root,
-    verify_consistency, verify_inclusion, verify_subtree_consistency, verify_subtree_inclusion,
+    inclusion_tiles, subtree_consistency_proof, subtree_consistency_tiles, subtree_inclusion_proof,
+    subtree_root, tree_root, verify_consistency, verify_inclusion, verify_subtree_consistency,
+    verify_subtree_inclusion,
 };
 pub use subtree::Subtree;
 pub use tile::{

@@ -29,7 +29,7 @@ use crate::vkey::{InvalidSignature, VerifierKey};
 /// assert!(!policy.quorum_is_met(|_| false));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     logs: Vec<PolicyLog>,
     witnesses: Vec<Witness>,
@@ -104,6 +104,38 @@ impl Policy {
     #[must_use]
     pub fn witnesses(&self) -> &[Witness] {
         &self.witnesses
+    }
+
+    /// Returns the policy whose quorum needs the quorums of both policies.
+    ///
+    /// # Errors
+    /// Returns the name of a witness of `other` if this policy has the name or the key already.
+    pub fn and(mut self, other: Self) -> Result<Self, Vec<u8>> {
+        let is_twice = |new: &&Witness| {
+            let mut known = self.witnesses.iter();
+            known.any(|it| it.name == new.name || it.key.public_key() == new.key.public_key())
+        };
+        if let Some(twice) = other.witnesses.iter().find(is_twice) {
+            return Err(twice.name.clone());
+        }
+        let (witnesses, groups) = (self.witnesses.len(), self.groups.len());
+        let moved = |member| match member {
+            Member::Witness(at) => Member::Witness(at + witnesses),
+            Member::Group(at) => Member::Group(at + groups),
+        };
+        self.logs.extend(other.logs);
+        self.witnesses.extend(other.witnesses);
+        self.groups
+            .extend(other.groups.into_iter().map(|group| Group {
+                members: group.members.into_iter().map(moved).collect(),
+                ..group
+            }));
+        let quorums = self.quorum.into_iter().chain(other.quorum.map(moved));
+        let members: Vec<_> = quorums.collect();
+        let threshold = members.len();
+        self.groups.push(Group { threshold, members });
+        self.quorum = Some(Member::Group(self.groups.len() - 1));
+        Ok(self)
     }
 
     /// Returns `true` if the witnesses for which `cosigned` is `true` are sufficient.

@@ -7,7 +7,8 @@ mod verify;
 
 pub use make::{
     HashReader, MakeProofError, consistency_proof, consistency_tiles, inclusion_proof,
-    inclusion_tiles, subtree_consistency_proof, subtree_inclusion_proof, subtree_root, tree_root,
+    inclusion_tiles, subtree_consistency_proof, subtree_consistency_tiles, subtree_inclusion_proof,
+    subtree_root, tree_root,
 };
 pub use verify::{
     ProofError, verify_consistency, verify_inclusion, verify_subtree_consistency,

@@ -1,11 +1,9 @@
-//! The body of `add-entries`, read in pieces, and the body of the responses 202 and 409
-//! (C2SP tlog-mirror, main of 2026-07-22).
+//! The body of `add-entries`, read in pieces (C2SP tlog-mirror, main of 2026-07-22).
 
-use std::fmt;
 use std::ops::Range;
 
-use base64_simd::STANDARD;
-use lucarne_tlog::{Hash, TILE_WIDTH};
+use lucarne_tlog::Hash;
+pub use lucarne_tlog::upload::{MirrorInfo, package_leaves};
 
 /// Maximum number of hashes in the proof of a package.
 const MAX_PROOF: u8 = 63;
@@ -144,15 +142,6 @@ impl UploadReader {
     }
 }
 
-/// Returns the leaves of the package that begins at `start` in an upload that ends at `end`; `None`
-/// if there is no such package.
-#[must_use]
-pub fn package_leaves(start: u64, end: u64) -> Option<Range<u64>> {
-    // A client may name any start.
-    let next = start.saturating_add(TILE_WIDTH - start % TILE_WIDTH);
-    (start < end).then(|| start..next.min(end))
-}
-
 fn take<'b>(rest: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
     let (taken, left) = rest.split_at_checked(length)?;
     *rest = left;
@@ -184,29 +173,8 @@ pub fn entry_ends(bundle: &[u8], count: usize) -> Option<Vec<usize>> {
     (0..count).map(|_| end()).collect()
 }
 
-/// The state of a mirror, for clients that continue an upload. `Display` writes the body of a
-/// response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MirrorInfo {
-    /// Size of a pending checkpoint.
-    pub size: u64,
-    /// Index of the first entry that the mirror needs.
-    pub next: u64,
-    /// Ticket for the next request.
-    pub ticket: Vec<u8>,
-}
-
-impl fmt::Display for MirrorInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ticket = STANDARD.encode_to_string(&self.ticket);
-        writeln!(f, "{}\n{}\n{ticket}", self.size, self.next)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use lucarne_tlog::MAX_TREE_SIZE;
-
     use super::*;
 
     fn head(origin: &[u8], start: u64, end: u64, ticket: &[u8]) -> Vec<u8> {
@@ -252,26 +220,6 @@ mod tests {
         }
     }
 
-    /// The example of the specification's rules: packages are aligned at multiples of 256.
-    #[test]
-    fn packages_are_aligned() {
-        let of = |start, end| {
-            let mut packages = vec![start];
-            while let Some(leaves) = package_leaves(packages[packages.len() - 1], end) {
-                assert_eq!(leaves.start, packages[packages.len() - 1]);
-                packages.push(leaves.end);
-            }
-            packages
-        };
-        assert_eq!(of(7, 7), [7]);
-        assert_eq!(of(7, 8), [7, 8]);
-        assert_eq!(of(0, 256), [0, 256]);
-        assert_eq!(of(255, 700), [255, 256, 512, 700]);
-        let end = MAX_TREE_SIZE;
-        assert_eq!(of(end - 257, end), [end - 257, end - 256, end]);
-        assert_eq!(of(u64::MAX - 1, u64::MAX), [u64::MAX - 1, u64::MAX]);
-    }
-
     #[test]
     fn packages_arrive_in_pieces_of_any_size() {
         let mut body = Vec::new();
@@ -310,13 +258,5 @@ mod tests {
         let mut reader = UploadReader::default();
         reader.push(&[0, 0, 64]);
         assert_eq!(reader.package(&(0..1)), Err(MalformedUpload::Proof(64)));
-    }
-
-    #[test]
-    fn the_state_is_three_lines() {
-        let (size, next) = (300, 256);
-        let info = |ticket| MirrorInfo { size, next, ticket }.to_string();
-        assert_eq!(info(Vec::new()), "300\n256\n\n");
-        assert_eq!(info(b"ticket".to_vec()), "300\n256\ndGlja2V0\n");
     }
 }

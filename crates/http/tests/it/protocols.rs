@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lucarne_http::{Limits, Tls};
-use lucarne_log::{Metrics, WitnessClient, WitnessError, WitnessResponse, Witnesses};
+use lucarne_log::{Endpoint, Metrics, WitnessClient, WitnessError, WitnessResponse, Witnesses};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
 use lucarne_testkit::tls_client;
 use lucarne_tlog::{Cosigner, Policy};
@@ -267,9 +267,10 @@ struct Unreachable;
 
 #[async_trait]
 impl WitnessClient for Unreachable {
-    async fn add_checkpoint(
+    async fn post(
         &self,
         _prefix: &str,
+        _endpoint: Endpoint,
         _body: Bytes,
         _max: usize,
     ) -> Result<WitnessResponse, WitnessError> {

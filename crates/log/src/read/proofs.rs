@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lucarne_tlog::{
-    Hash, Level, MakeProofError, RightEdge, Tile, consistency_proof, consistency_tiles,
-    inclusion_proof, inclusion_tiles,
+    Hash, Level, MakeProofError, RightEdge, Subtree, Tile, consistency_proof, inclusion_proof,
+    inclusion_tiles, subtree_consistency_proof, subtree_consistency_tiles,
 };
 
 use crate::data::tree::NewTiles;
@@ -34,8 +34,19 @@ pub(crate) async fn consistency(
     from_size: u64,
     size: u64,
 ) -> Result<Vec<Hash>, ReadError> {
-    let read = read(tiles, edge, consistency_tiles(from_size, size)).await?;
-    made(consistency_proof(from_size, size, &mut from(&read)))
+    of_subtree(tiles, edge, Subtree::first(from_size), size).await
+}
+
+/// Returns the proof that the tree of the first `size` leaves contains a subtree. `edge` is the
+/// right edge of the current tree, which has at least `size` leaves.
+pub(crate) async fn of_subtree(
+    tiles: &VerifiedTiles,
+    edge: &Arc<RightEdge>,
+    subtree: Subtree,
+    size: u64,
+) -> Result<Vec<Hash>, ReadError> {
+    let read = read(tiles, edge, subtree_consistency_tiles(subtree, size)).await?;
+    made(subtree_consistency_proof(subtree, size, &mut from(&read)))
 }
 
 /// Returns the consistency proof between the tree of `from_size` leaves before a round and the

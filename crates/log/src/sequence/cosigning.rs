@@ -1,16 +1,19 @@
-//! Cosignatures of witnesses for published checkpoints (C2SP tlog-witness, main of 2026-07-22).
+//! Cosignatures of witnesses and mirrors for published checkpoints (C2SP tlog-witness and
+//! tlog-mirror, main of 2026-07-22).
 //!
 //! ```text
 //! checkpoint published → one request to each witness → verified lines → second publication
+//!                      → uploads to each mirror      ─↗
 //! ```
 //!
-//! Each witness has a task of its own, so that a silent witness delays no other one. The task
-//! requests cosignatures of the newest checkpoint, one request at a time. The sequencer publishes
-//! the lines between two rounds, and drops an unfinished publication when a round begins. Rounds
-//! and SCTs therefore never wait for a witness. The second publication compares and replaces the
-//! published checkpoint. The lock keeps the checkpoint without cosignatures.
+//! Each witness and mirror has a task of its own, so that a silent one delays no other one. The
+//! task requests cosignatures of the newest checkpoint, one request at a time. The sequencer
+//! publishes the lines between two rounds, and drops an unfinished publication when a round begins.
+//! Rounds and SCTs therefore never wait for a witness or mirror. The second publication compares
+//! and replaces the published checkpoint. The lock keeps the checkpoint without cosignatures.
 
 mod request;
+mod upload;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -130,13 +133,13 @@ impl Cosigning {
     pub(super) fn start(log: &Arc<Shared>) -> Option<Self> {
         let witnesses = log.config.witnesses.clone()?;
         let newest = watch::Sender::new(None);
-        let (sender, responses) = mpsc::channel(witnesses.prefixes.len());
+        let (sender, responses) = mpsc::channel(witnesses.servers.len());
         let mut tasks = JoinSet::new();
-        for prefix in witnesses.prefixes.clone() {
+        for server in witnesses.servers.clone() {
             let (witnesses, sender) = (witnesses.clone(), sender.clone());
             tasks.spawn(attend(
                 (log.clone(), witnesses),
-                prefix,
+                server,
                 newest.subscribe(),
                 sender,
             ));
@@ -174,7 +177,7 @@ impl Cosigning {
             size: tree.size(),
             at: Instant::now(),
             shown: 0,
-            missing: self.witnesses.prefixes.len(),
+            missing: self.witnesses.servers.len(),
         });
         let proposal = Proposal { note, text, tree };
         self.newest.send_replace(Some(Arc::new(proposal)));
@@ -222,7 +225,7 @@ impl Cosigning {
         let newest = self.newest.borrow().clone();
         let is_outdated = newest.is_none_or(|newest| newest.note != response.note);
         let (status, metrics) = (&self.log.status.witnesses, &self.log.metrics.witnesses);
-        for at in self.witnesses.with_prefix(&response.prefix) {
+        for at in self.witnesses.of_server(&response.server) {
             let failure = match &response.lines {
                 Err(failure) => Some(failure),
                 // Another key has the same URL.

@@ -123,6 +123,8 @@ lucarne_metrics::metrics! {
             "Unix time of the newest published cosignature of the witness",
             Unit::Seconds
         );
+        mirrored_entries: Family<WitnessLabels, Gauge> =
+            ("mirrored_entries", "Entries that the mirror has, as of its last response");
         cosigned_quorum: Family<LogLabels, Gauge> = (
             "cosigned_quorum",
             "1 if the published cosignatures of the last checkpoint met the quorum of the policy"
@@ -239,6 +241,7 @@ impl Metrics {
                 log: log.into(),
                 responses: self.witness_responses.clone(),
                 cosigned: self.cosigned_timestamp.clone(),
+                stored: self.mirrored_entries.clone(),
                 quorum: self.cosigned_quorum.clone(),
             },
             scrub_read: self.scrub_read.get_or_create_owned(&label),
@@ -268,6 +271,7 @@ mod tests {
                 witnesses.responded("A", *outcome);
             }
             witnesses.cosigned("A", 1);
+            witnesses.stored("A", 1);
             witnesses.decided(true);
         }
         metrics.forget("gone", ["A".to_owned()]);

@@ -1,7 +1,8 @@
-//! The last cosignature of each witness, and the reason why there is no newer one.
+//! The last cosignature of each witness and mirror, and the reason why there is no newer one.
 
 use std::time::{Duration, Instant};
 
+use lucarne_x509::text::counted;
 use parking_lot::Mutex;
 
 use crate::config::witnesses::Witnesses;
@@ -46,7 +47,7 @@ outcomes! {
     Unproven = "unproven",
 }
 
-/// A witness of a log, for operators and readers.
+/// A witness or mirror of a log, for operators and readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessState {
     /// The name in the policy.
@@ -55,6 +56,8 @@ pub struct WitnessState {
     pub key: String,
     /// The last published cosignature: number of entries, and seconds since 1970.
     pub cosigned: Option<(u64, u64)>,
+    /// Number of entries that a mirror has; `None` if the log has uploaded none.
+    pub stored: Option<u64>,
     /// The reason why the witness did not cosign the last checkpoint.
     pub problem: Option<String>,
 }
@@ -78,6 +81,7 @@ impl WitnessStatus {
             name,
             key: it.key.name().to_owned(),
             cosigned: None,
+            stored: None,
             problem: without_url(it),
         };
         let all = witnesses.map(|all| all.names().zip(all.policy.witnesses()).map(state).collect());
@@ -108,6 +112,14 @@ impl WitnessStatus {
         if let Some(witness) = self.witnesses.lock().get_mut(at) {
             metrics.cosigned(&witness.name, time);
             witness.cosigned = Some((size, time));
+        }
+    }
+
+    /// Records the number of entries that a mirror has.
+    pub(crate) fn stored(&self, at: usize, entries: u64, metrics: &WitnessMetrics) {
+        if let Some(mirror) = self.witnesses.lock().get_mut(at) {
+            metrics.stored(&mirror.name, entries);
+            mirror.stored = Some(entries);
         }
     }
 
@@ -168,8 +180,10 @@ impl WitnessStatus {
             format!("; cannot publish cosignatures: {problem}")
         });
         let problems = self.all().into_iter().filter_map(|witness| {
-            let problem = witness.problem?;
-            Some(format!("; {}: {problem}", witness.name))
+            let stored = witness.stored;
+            let stored = stored.map(|entries| format!("has {}", counted(entries, "entry")));
+            let said: Vec<_> = stored.into_iter().chain(witness.problem).collect();
+            (!said.is_empty()).then(|| format!("; {}: {}", witness.name, said.join(", ")))
         });
         Check {
             name: "witnesses",

@@ -7,6 +7,7 @@ mod fixture;
 mod instances;
 mod journal;
 mod life;
+mod mirrors;
 mod objects;
 mod overload;
 mod power;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_cosign::{AddCheckpoint, LogKeys, Refusal, TrustedKey, Witness};
 use lucarne_ct::CheckpointVerifier;
-use lucarne_log::{State, WitnessClient, WitnessError, WitnessResponse, Witnesses};
+use lucarne_log::{Endpoint, State, WitnessClient, WitnessError, WitnessResponse, Witnesses};
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Assets, Lock, MemoryLock};
 use lucarne_testkit::{eventually, until};
@@ -112,9 +112,10 @@ impl fmt::Debug for Two {
 
 #[async_trait]
 impl WitnessClient for Two {
-    async fn add_checkpoint(
+    async fn post(
         &self,
         prefix: &str,
+        _endpoint: Endpoint,
         body: Bytes,
         _max: usize,
     ) -> Result<WitnessResponse, WitnessError> {

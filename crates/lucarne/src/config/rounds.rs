@@ -62,6 +62,11 @@ section! {
     /// responses take, and in GCS longer than 1 s. Rounds and SCTs do not wait for witnesses.
     witnesses: Shape = Shape::Text, "none";
 
+    /// A policy with mirrors, in the same format: the log uploads its entries to each mirror
+    /// ([tlog-mirror](https://c2sp.org/tlog-mirror)), and publishes the cosignatures as those of
+    /// witnesses. The quorum needs both policies.
+    mirrors: Shape = Shape::Text, "none";
+
     /// Maximum size of the data that a log can write before a sync completes. If the disk does not
     /// complete a sync, submissions beyond this size get 503 with Retry-After. The log syncs after
     /// each eighth of this size; in a directory, also after 32 MiB and after 256 rounds.

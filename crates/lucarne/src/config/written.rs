@@ -81,18 +81,26 @@ mod tests {
     use crate::config::keys::{roots, top};
     use crate::config::rounds;
 
-    const KEYS: [&str; 5] = ["backlog", "period", "roots", "http", "checkpoints"];
+    const KEYS: [&str; 6] = [
+        "backlog",
+        "period",
+        "roots",
+        "http",
+        "checkpoints",
+        "mirror",
+    ];
 
     fn written(yaml: &str) -> Written {
         let root = tree::parse(yaml).unwrap();
         let mut report = Report::on(None);
         let section = Section::open(&root, "", &KEYS, &mut report).unwrap();
-        let keys: [&dyn AnyKey; 5] = [
+        let keys: [&dyn AnyKey; 6] = [
             &rounds::KEYS.backlog,
             &rounds::KEYS.period,
             &roots::KEYS.roots,
             &top::KEYS.http,
             &top::KEYS.checkpoints,
+            &top::KEYS.mirror,
         ];
         Written::of(&section, &keys)
     }
@@ -105,6 +113,17 @@ mod tests {
         let after = written("period: 30\nbacklog: {rate: 1}\nroots: r.pem\n");
         assert_eq!(before.changed(&after), ["backlog", "period", "roots"]);
         assert_eq!(after.changed(&before), ["backlog", "period", "roots"]);
+    }
+
+    /// A log that is added to a mirror needs a restart.
+    #[test]
+    fn the_logs_of_a_mirror_are_compared() {
+        let mirror = |logs: &str| written(&format!("mirror: {{name: m, logs: [{logs}]}}\n"));
+        let before = mirror("{key: a}");
+        assert_eq!(before.changed(&mirror("{key: a}")), [""; 0]);
+        for after in ["{key: a}, {key: b}", "{key: a, from: c}"] {
+            assert_eq!(before.changed(&mirror(after)), ["mirror"]);
+        }
     }
 
     #[test]

@@ -32,13 +32,14 @@ pub(super) fn report_process(present: &Config, file: &Config) -> bool {
 pub(super) fn report_log(present: &LogSettings, file: &LogSettings) -> bool {
     let mut changed = present.written.changed(&file.written);
     changed.retain(|key| !ROOTS.contains(key));
-    // The policy is in a file of its own.
-    let is_same = match (&present.witnesses, &file.witnesses) {
-        (Some(present), Some(file)) => present.have_policy_of(file),
-        _ => true,
-    };
-    if !is_same && !changed.contains(&"witnesses") {
-        changed.push("witnesses");
+    // The policies are in files of their own.
+    if let (Some(present), Some(file)) = (&present.witnesses, &file.witnesses) {
+        let same = present.have_policies_of(file);
+        for (key, is_same) in ["witnesses", "mirrors"].into_iter().zip(same) {
+            if !is_same && !changed.contains(&key) {
+                changed.push(key);
+            }
+        }
     }
     if !changed.is_empty() {
         tracing::warn!(

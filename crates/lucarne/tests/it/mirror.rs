@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::Method;
 use lucarne_ct::sha256;
 use lucarne_testkit::{
-    Client, Launch, PushedLog, Response, Server, TempDir, free_port, temp_dir, write_secret,
+    Client, Launch, LogUnderTest, PushedLog, Response, Server, TempDir, free_port, temp_dir,
+    write_secret,
 };
 use lucarne_tlog::note::parse_signatures;
 use lucarne_tlog::{Checkpoint, Cosigner, SignedNote};
@@ -250,6 +251,59 @@ fn a_ct_log_is_copied() {
         assert_eq!(upload.unwrap().status, 404);
     });
     assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+}
+
+/// A log uploads its entries, and publishes the cosignature of the mirror, which is killed once.
+#[test]
+fn a_log_uploads_its_entries() {
+    let roots = pki().root.certificate_pem();
+    let log = LogUnderTest::prepare(LUCARNE, &roots, "period: 50ms\nmirrors: mirrors.txt").unwrap();
+    let key = STANDARD.encode_to_string(log.public_key());
+    let logs = format!("    - origin: {}\n      key: {key}\n", log.origin());
+    let (place, address) = Place::new(&logs);
+    let (cosigner, _) = lucarne_ct::mirror_cosigner(&[6; 32], NAME).unwrap();
+    let policy = format!(
+        "witness M {} http://{address}/m/\nquorum M\n",
+        cosigner.verifier()
+    );
+    fs::write(log.path().join("mirrors.txt"), policy).unwrap();
+    let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    let mut mirror = place.start(address);
+    let _log_server = log.start().unwrap();
+    run(async {
+        ready(&log).await;
+        let client = log.client();
+        for count in 1..=3 {
+            let submitted = client
+                .post("ct/v1/add-chain", submission(&pki().p256))
+                .await;
+            assert_eq!(submitted.unwrap().status, 200);
+            if count == 2 {
+                mirror.kill().unwrap();
+                mirror = place.start(address);
+            }
+            eventually("a cosigned checkpoint", async || {
+                let note = SignedNote::parse(&client.get("checkpoint").await.unwrap().body);
+                let note = note.unwrap();
+                let is_cosigned = matches!(cosigner.verifier().verify(&note), Ok(Some(_)));
+                is_cosigned && Checkpoint::parse(&note.text).unwrap().size == count
+            })
+            .await;
+        }
+        eventually("the page shows the mirror", async || {
+            let page = client.get("").await.unwrap().text();
+            page.contains("<td>M</td>") && page.contains("<td>has 3 entries</td>")
+        })
+        .await;
+        let server = Client::new(format!("http://{}", log.address()));
+        let metrics = server.get("metrics").await.unwrap().text();
+        assert_has(
+            &metrics,
+            "lucarne_mirrored_entries{log=\"test\",witness=\"M\"} 3",
+        );
+    });
+    assert!(mirror.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Each prefix of the mirror must differ from both prefixes of the witness.

@@ -119,7 +119,13 @@ pub fn inclusion_tiles(index: u64, size: u64) -> Vec<Tile> {
 /// Returns the tiles that [`consistency_proof`] reads.
 #[must_use]
 pub fn consistency_tiles(old_size: u64, new_size: u64) -> Vec<Tile> {
-    tiles_of(&proof_ranges(0..old_size, 0..new_size), new_size)
+    subtree_consistency_tiles(Subtree::first(old_size), new_size)
+}
+
+/// Returns the tiles that [`subtree_consistency_proof`] reads.
+#[must_use]
+pub fn subtree_consistency_tiles(subtree: Subtree, size: u64) -> Vec<Tile> {
+    tiles_of(&proof_ranges(subtree.leaves(), 0..size), size)
 }
 
 /// Returns the proof that the leaves `part` are in the subtree `whole` of the tree of `size`

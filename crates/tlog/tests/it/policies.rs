@@ -253,3 +253,26 @@ fn large_policies() {
     assert!(policy.quorum_is_met(|_| true));
     assert!(!policy.quorum_is_met(|witness| witness.name != b"W0"));
 }
+
+/// The names and keys of the second policy must be others.
+#[test]
+fn the_quorum_of_two_policies_needs_both() {
+    let [a, b, c] = [1, 2, 3].map(|seed| cosigner(seed).verifier().to_string());
+    let parse = |text: String| Policy::parse(text.as_bytes()).unwrap();
+    let witnesses = parse(format!(
+        "witness A {a}\nwitness B {b}\ngroup G any A B\nquorum G\n"
+    ));
+    let mirrors = parse(format!("witness C {c}\ngroup G all C\nquorum G\n"));
+    let both = witnesses.clone().and(mirrors.clone()).unwrap();
+    let met = |names: &[&[u8]]| both.quorum_is_met(|it| names.contains(&&*it.name));
+    assert!(met(&[b"A", b"C"]) && met(&[b"B", b"C"]));
+    assert!(!met(&[b"A", b"B"]) && !met(&[b"C"]));
+    let none = parse(format!("witness C {c}\nquorum none\n"));
+    let one = witnesses.clone().and(none).unwrap();
+    assert!(one.quorum_is_met(|it| it.name == b"A") && !one.quorum_is_met(|_| false));
+
+    let same_key = parse(format!("witness D {a}\nquorum D\n"));
+    assert_eq!(witnesses.clone().and(same_key).unwrap_err(), b"D");
+    let same_name = parse(format!("witness A {c}\nquorum A\n"));
+    assert_eq!(witnesses.and(same_name).unwrap_err(), b"A");
+}

@@ -72,6 +72,7 @@ pub(crate) struct WitnessMetrics {
     pub(super) log: String,
     pub(super) responses: Family<WitnessResultLabels, Counter>,
     pub(super) cosigned: Family<WitnessLabels, Gauge>,
+    pub(super) stored: Family<WitnessLabels, Gauge>,
     pub(super) quorum: Family<LogLabels, Gauge>,
 }
 
@@ -89,18 +90,27 @@ impl WitnessMetrics {
 
     /// Records the time of a published cosignature, in seconds since 1970.
     pub(crate) fn cosigned(&self, witness: &str, time: u64) {
+        self.set(&self.cosigned, witness, time);
+    }
+
+    /// Records the number of entries that a mirror has.
+    pub(crate) fn stored(&self, mirror: &str, entries: u64) {
+        self.set(&self.stored, mirror, entries);
+    }
+
+    fn set(&self, gauges: &Family<WitnessLabels, Gauge>, witness: &str, value: u64) {
         let (log, witness) = (self.log.clone(), witness.to_owned());
-        let gauge = self
-            .cosigned
-            .get_or_create_owned(&WitnessLabels { log, witness });
-        gauge.set(i64::try_from(time).unwrap_or(i64::MAX));
+        let gauge = gauges.get_or_create_owned(&WitnessLabels { log, witness });
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
     /// Removes the gauges of a witness and of the quorum.
     pub(crate) fn forget(&self, witness: &str) {
         let (log, witness) = (self.log.clone(), witness.to_owned());
         self.quorum.remove(&LogLabels { log: log.clone() });
-        self.cosigned.remove(&WitnessLabels { log, witness });
+        let labels = WitnessLabels { log, witness };
+        self.cosigned.remove(&labels);
+        self.stored.remove(&labels);
     }
 
     /// Records whether the quorum was met.

@@ -60,10 +60,12 @@ impl Metrics {
                 result: outcome.label(),
             });
         }
-        self.cosigned_timestamp.remove(&WitnessLabels {
+        let labels = WitnessLabels {
             log: log.into(),
             witness: witness.into(),
-        });
+        };
+        self.cosigned_timestamp.remove(&labels);
+        self.mirrored_entries.remove(&labels);
     }
 
     /// Removes the metrics of a log that have a second label.
