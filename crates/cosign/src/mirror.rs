@@ -11,6 +11,7 @@
 mod bundle;
 mod commit;
 mod pull;
+mod scrub;
 mod ticket;
 mod tree;
 pub mod upload;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 pub use self::bundle::EntryFormat;
 pub use self::commit::Published;
 pub use self::pull::{PullError, Puller};
+pub use self::scrub::CopyCheck;
 use self::ticket::{Target, Tickets};
 use self::tree::Tree;
 pub use self::tree::TreeError;
@@ -64,6 +66,8 @@ pub struct MirroredLog {
     seen: AtomicU64,
     /// The latest pending checkpoints, newest last.
     recent: Mutex<VecDeque<Target>>,
+    /// The damaged files of the last pass of the scrubber.
+    damage: Mutex<Vec<String>>,
 }
 
 /// The stored entries, and the checkpoint that the mirror has cosigned.
@@ -162,6 +166,7 @@ impl Mirror {
                 published: Mutex::default(),
                 seen: AtomicU64::new(0),
                 recent: Mutex::default(),
+                damage: Mutex::default(),
                 origin,
             };
             (lucarne_ct::sha256(&[log.origin.as_bytes()]), log)

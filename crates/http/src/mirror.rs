@@ -4,6 +4,7 @@ mod upload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::header::{CONTENT_TYPE, HeaderMap};
@@ -86,6 +87,8 @@ lucarne_metrics::metrics! {
             ("lag_entries", "Entries that the log has and the mirror checkpoint lacks, by origin");
         cosigned: Family<OriginLabels, Gauge> =
             ("cosigned_timestamp_seconds", "Unix time of the last cosignature, by origin");
+        damaged: Family<OriginLabels, Gauge> =
+            ("damaged_files", "Damaged files of the last pass of the scrubber, at most 20, by origin");
         refusals: Family<CodeLabels, Counter> =
             ("refusals", "Requests of clients that were refused, by code");
         failures: Family<OriginLabels, Counter> =
@@ -136,6 +139,12 @@ impl MirrorService {
         self.note(log, pulled.err().map(|error| error.to_string()));
     }
 
+    /// Verifies all files of a copy, and records the damaged ones.
+    pub async fn scrub(&self, log: &MirroredLog, pause: fn(usize) -> Duration) {
+        log.scrub(pause).await;
+        self.measure(log);
+    }
+
     /// Records the result of an operation of a log, for `/health` and the metrics.
     pub fn note(&self, log: &MirroredLog, failure: Option<String>) {
         let labels = self.measure(log);
@@ -164,12 +173,14 @@ impl MirrorService {
         set(&self.metrics.entries, size);
         set(&self.metrics.lag, log.seen().saturating_sub(size));
         set(&self.metrics.cosigned, time);
+        set(&self.metrics.damaged, log.damage().len() as u64);
         labels
     }
 
-    /// Returns the reason why the last operation of a log failed.
+    /// Returns the reason why the last operation of a log failed, or a damaged file.
     pub(crate) fn failure(&self, log: &MirroredLog) -> Option<String> {
-        self.failures.lock().get(log.origin()).cloned()
+        let failed = self.failures.lock().get(log.origin()).cloned();
+        failed.or_else(|| log.damage().into_iter().next())
     }
 
     /// Responds to a refused upload.

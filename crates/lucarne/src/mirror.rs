@@ -25,6 +25,9 @@ use crate::open::{self, LateAssets, ReadCache};
 /// Time between two reads of the checkpoint of a log.
 const POLL: Duration = Duration::from_secs(5);
 
+/// Time between two passes of the scrubber.
+const PASS: Duration = Duration::from_secs(60);
+
 /// Time limit of one request.
 const SILENT: Duration = Duration::from_secs(60);
 
@@ -95,6 +98,8 @@ pub(crate) async fn open(
             }
             None => None,
         };
+        let scrubbed = (Arc::clone(&service), origin.clone());
+        tasks.spawn(scrub(scrubbed, turn.clone(), pace(&settings.data.value)));
         let service = Arc::clone(&service);
         tasks.spawn(follow(service, origin.clone(), turn.clone(), puller));
     }
@@ -114,7 +119,11 @@ async fn create(place: &DataPlace) -> Result<()> {
     Ok(())
 }
 
-fn verifier(settings: &MirrorSettings, origin: &str) -> Result<CheckpointVerifier> {
+/// Returns the verifier of a static CT log.
+///
+/// # Errors
+/// If the settings have no public key of this kind.
+pub(crate) fn verifier(settings: &MirrorSettings, origin: &str) -> Result<CheckpointVerifier> {
     let mut keys = settings.keys.of(origin).into_iter().flatten();
     let spki = keys.find_map(|key| match &**key {
         TrustedKey::Ct(key) => Some(key.spki()),
@@ -122,6 +131,28 @@ fn verifier(settings: &MirrorSettings, origin: &str) -> Result<CheckpointVerifie
     });
     let spki = spki.context("the log has no public key of a static CT log")?;
     Ok(CheckpointVerifier::new(origin, spki)?)
+}
+
+/// Returns the pause after a data tile of this size: the rate of the scrubber of a log. Requests to
+/// a bucket cost money.
+fn pace(place: &DataPlace) -> fn(usize) -> Duration {
+    match place {
+        DataPlace::Directory(_) => |bytes| Duration::from_micros(bytes as u64 / 5),
+        DataPlace::Bucket(_) => |_| Duration::from_secs(20),
+    }
+}
+
+/// Verifies all files of a copy again and again.
+async fn scrub(
+    (service, origin): (Arc<MirrorService>, String),
+    turn: Turn,
+    pace: fn(usize) -> Duration,
+) {
+    turn.comes().await;
+    while let Some(log) = service.mirror().logs().get(&sha256(&[origin.as_bytes()])) {
+        service.scrub(log, pace).await;
+        sleep(PASS).await;
+    }
 }
 
 /// Loads a log, so that its files are served before the first upload. Copies a log that has a

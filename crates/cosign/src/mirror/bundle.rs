@@ -6,7 +6,7 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lucarne_ctread::{Bucket, Problem, ReadError, TileContent, gunzip, gunzip_entries, stored_at};
+use lucarne_ctread::{Problem, ReadError, Source, TileContent, gunzip, gunzip_entries, stored_at};
 use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
@@ -52,12 +52,12 @@ impl EntryFormat {
     ///
     /// # Errors
     /// If the file cannot be read, or has other entries.
-    pub async fn entries(self, files: &Bucket, tile: Tile) -> Result<Bytes, ReadError> {
+    pub async fn entries(self, files: &dyn Source, tile: Tile) -> Result<Bytes, ReadError> {
         Ok(self.read(files, tile).await?.bytes)
     }
 
     /// Reads the entries of a tile. The full file may replace a missing file of a partial tile.
-    pub(super) async fn read(self, files: &Bucket, tile: Tile) -> Result<Entries, ReadError> {
+    pub(super) async fn read(self, files: &dyn Source, tile: Tile) -> Result<Entries, ReadError> {
         let path = match self {
             Self::Bundles => |tile: &Tile| Self::Bundles.path(tile),
             Self::StaticCt => Tile::path,

@@ -269,17 +269,16 @@ fn hash_tile((tile, bytes): (Tile, Vec<u8>)) -> Asset {
     Asset::new(tile.path(), bytes, AssetKind::HashTile)
 }
 
-fn compare(
+/// Compares the entries of a tile with the leaf hashes of the tree.
+pub(super) fn compare(
     format: EntryFormat,
     tile: Tile,
     entries: &Entries,
     leaves: &[Hash],
-) -> Result<(), TreeError> {
+) -> Result<(), ReadError> {
     let mut wrong = (tile.start_leaf()..).zip(&entries.leaves).zip(leaves);
     match wrong.find(|((_, found), leaf)| found != leaf) {
         None => Ok(()),
-        Some(((index, _), _)) => {
-            Err(ReadError::new(format.path(&tile), Problem::Leaf(index)).into())
-        }
+        Some(((index, _), _)) => Err(ReadError::new(format.path(&tile), Problem::Leaf(index))),
     }
 }

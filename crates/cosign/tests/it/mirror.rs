@@ -1,12 +1,13 @@
 //! The rules of a mirror (C2SP tlog-mirror).
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use lucarne_cosign::mirror::upload::{MirrorInfo, Package, UploadHead};
 use lucarne_cosign::mirror::{EntryFormat, Mirror, TreeError, UploadRefusal, Uploaded};
 use lucarne_cosign::{Refusal, SignSubtree};
 use lucarne_storage::memory::Operation;
-use lucarne_storage::{Assets, MemoryAssets};
+use lucarne_storage::{AssetError, Assets, MemoryAssets};
 
 use super::*;
 
@@ -472,4 +473,50 @@ async fn stored_files_are_read_back() {
         lines(upload(&mirror, &log, head(0, 700)).await);
         log.assert_complete(&*assets, 700).await;
     }
+}
+
+/// Each damaged file of a copy is named until a pass finds it intact.
+#[tokio::test]
+async fn the_scrubber_finds_damaged_files() {
+    let (log, assets) = (pushed(600), Arc::new(MemoryAssets::new()));
+    let mirror = mirror(memory(), assets.clone());
+    mirror.add_checkpoint(&log.request(0, 600)).await.unwrap();
+    lines(upload(&mirror, &log, head(0, 600)).await);
+    let copy = mirror.logs().values().next().unwrap();
+    let scrubbed = async || {
+        copy.scrub(|_| Duration::ZERO).await;
+        copy.damage()
+    };
+    assert_eq!(scrubbed().await, [""; 0]);
+    for path in [
+        "tile/entries/000",
+        "tile/entries/002.p/88",
+        "tile/0/001",
+        "tile/0/002.p/88",
+    ] {
+        let intact = assets.get(path).await.unwrap().unwrap();
+        let mut damaged = intact.to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        for wrong in [Some(damaged.into()), None] {
+            assets.tamper(path, wrong);
+            let found = scrubbed().await;
+            assert_eq!(found.len(), 1, "{path}: {found:?}");
+            assert!(
+                found[0].starts_with(path) || found[0].contains("do not lead to its root"),
+                "{path}: {found:?}"
+            );
+        }
+        assets.tamper(path, Some(intact));
+    }
+    assert_eq!(scrubbed().await, [""; 0]);
+    assets.inject(|operation| {
+        let unavailable = || AssetError::Unavailable {
+            action: "read",
+            place: "memory".into(),
+            detail: "down".into(),
+        };
+        (operation == Operation::Get).then(unavailable)
+    });
+    // A store that does not respond is not damaged.
+    assert_eq!(scrubbed().await, [""; 0]);
 }

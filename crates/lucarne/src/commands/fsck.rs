@@ -2,6 +2,7 @@
 //! replace wrong files.
 
 mod beside;
+mod copy;
 mod files;
 mod mending;
 pub(crate) mod options;
@@ -18,12 +19,14 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use lucarne_cosign::mirror::EntryFormat;
 use lucarne_ctread::Source;
 use lucarne_log::{Checked, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
 use lucarne_net::counted;
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, MAX_TREE_SIZE, SignedNote, TILE_WIDTH};
 
+use self::copy::Copy;
 use self::files::Counted;
 use self::mending::Mending;
 use self::options::{Fsck, Repair};
@@ -73,6 +76,12 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
 }
 
 async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
+    if options.at.is_none()
+        && let Some(copy) = Copy::named(&place::config(options)?, options.name.as_deref())
+        && copy.format == EntryFormat::Bundles
+    {
+        return copy.check(options, repair).await;
+    }
     let mut place = Place::of(options).await?;
     let mut report = Report::new(options.json, repair.is_some_and(|repair| repair.dry_run));
     let mending = match repair {

@@ -304,6 +304,69 @@ fn a_log_uploads_its_entries() {
         );
     });
     assert!(mirror.stop(EVENT_TIMEOUT).unwrap().success());
+    // The copy is checked by the origin of the log.
+    let (code, said) = lucarne(place.path(), &["fsck", "-c", "mirror.yaml", &log.origin()]);
+    assert_eq!(code, 0, "{said}");
+}
+
+/// Damaged files of a copy are found, and restored from another copy.
+#[test]
+fn a_copy_is_checked_and_repaired() {
+    let log = PushedLog::new(ORIGIN, 600);
+    let (place, address) = Place::new(&format!("    - key: {}\n", log.key.verifier()));
+    let mut server = place.start(address);
+    run(async {
+        let mirror = client(address);
+        let added = mirror.post("add-checkpoint", log.request(0, 600).to_string());
+        assert_eq!(added.await.unwrap().status, 200);
+        let body = log.upload(0, 600, b"", usize::MAX);
+        assert_eq!(upload(&mirror, body).await.unwrap().status, 200);
+    });
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
+    let copy = place.copy(ORIGIN);
+    let other = place.path().join("other");
+    let damaged = ["tile/entries/000", "tile/entries/002.p/88", "tile/0/001"];
+    for path in damaged {
+        fs::create_dir_all(other.join(path).parent().unwrap()).unwrap();
+        fs::copy(copy.join(path), other.join(path)).unwrap();
+    }
+    let checked = |arguments: &[&str], expected: i32| {
+        let (code, said) = lucarne(place.path(), arguments);
+        assert_eq!(code, expected, "{said}");
+        said
+    };
+    let fsck = ["fsck", "-c", "mirror.yaml"];
+    assert_has(
+        &checked(&fsck, 0),
+        "right: 0 wrong, 0 unreadable; 600 of 600 entries",
+    );
+    fs::write(copy.join(damaged[0]), b"wrong").unwrap();
+    fs::remove_file(copy.join(damaged[1])).unwrap();
+    fs::write(copy.join(damaged[2]), [7; 8192]).unwrap();
+    let said = checked(&fsck, 1);
+    for path in damaged {
+        assert_has(&said, path);
+    }
+    assert_has(&said, "wrong: 3 wrong, 0 unreadable");
+    let wrong = place.path().join("wrong");
+    fs::create_dir_all(wrong.join("tile/0")).unwrap();
+    fs::write(wrong.join("tile/0/001"), [8; 8192]).unwrap();
+    let repair = [
+        "repair",
+        "-c",
+        "mirror.yaml",
+        ORIGIN,
+        "--from",
+        "wrong",
+        "--from",
+        "other",
+    ];
+    let said = checked(&[&repair[..], &["--dry-run"]].concat(), 1);
+    assert_has(&said, "3 to be repaired, 0 wrong");
+    let said = checked(&repair, 0);
+    assert_has(&said, "not taken from");
+    assert_has(&said, "3 repaired, 0 wrong");
+    checked(&fsck, 0);
 }
 
 /// Each prefix of the mirror must differ from both prefixes of the witness.

@@ -92,6 +92,10 @@ impl From<lucarne_ctread::Problem> for Problem {
             Read::Gzip(error) => Problem::Gzip(error),
             Read::Length { found, due } => Problem::Length { found, due },
             Read::Entry { source, .. } => Problem::Entry(source),
+            Read::Leaf(_) => Problem::Leaf,
+            Read::Hashes => Problem::Hash,
+            Read::Rest(bytes) => Problem::Extra(bytes),
+            Read::Root { .. } => Problem::Root,
             other => Problem::Unreadable(SourceError::unavailable(other)),
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Options of `lucarne fsck`.
 #[derive(Debug, clap::Args)]
 pub struct Fsck {
-    /// Short name of the log; optional if there is only one
+    /// Short name of the log, or origin of a mirror's copy; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
 

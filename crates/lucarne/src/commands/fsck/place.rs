@@ -10,6 +10,7 @@ use lucarne_ctread::{Bucket, Directory, Prefix, Source};
 use lucarne_net::Client;
 use lucarne_storage::{ObjectStoreConfig, Repairs};
 
+use super::copy::Copy;
 use super::options::Fsck;
 use crate::commands::looking::the_one;
 use crate::config::{Config, DataPlace, LogSettings};
@@ -29,7 +30,7 @@ pub(super) struct Place {
     pub(super) location: String,
     pub(super) files: Arc<dyn Source>,
     /// The data, if they are writable; `None` for a URL.
-    data: Option<DataPlace>,
+    pub(super) data: Option<DataPlace>,
     pub(super) verifier: CheckpointVerifier,
     /// Configuration of the log, which names its lock and journal, if `--at` is not used.
     pub(super) configured: Option<(Config, LogSettings)>,
@@ -73,11 +74,10 @@ impl Place {
     }
 
     async fn configured(options: &Fsck) -> Result<Place> {
-        let (config, report) = Config::read(&options.config);
-        let config = match (config, report.problems()) {
-            (Some(config), []) => config,
-            _ => bail!(InvalidConfiguration(report.problem_lines().join("\n"))),
-        };
+        let config = config(options)?;
+        if let Some(copy) = Copy::named(&config, options.name.as_deref()) {
+            return copy.place().await;
+        }
         let log = the_one(&config, options.name.as_deref())?.clone();
         let (files, location) = opened(&log.data.value).await?;
         Ok(Place {
@@ -110,6 +110,18 @@ impl Place {
             configured: None,
             by_its_own_key,
         })
+    }
+}
+
+/// Reads the configuration.
+///
+/// # Errors
+/// [`InvalidConfiguration`]
+pub(super) fn config(options: &Fsck) -> Result<Config> {
+    let (config, report) = Config::read(&options.config);
+    match (config, report.problems()) {
+        (Some(config), []) => Ok(config),
+        _ => bail!(InvalidConfiguration(report.problem_lines().join("\n"))),
     }
 }
 
