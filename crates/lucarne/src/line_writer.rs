@@ -13,7 +13,7 @@ use lucarne_net::printable_coloured;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum size of the buffer in bytes. The thread may hold the same amount.
+/// Maximum size of the log's buffer in bytes. The thread may hold the same amount.
 const CAPACITY: usize = 4 << 20;
 /// Maximum time to write the remaining lines at the end.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -31,6 +31,8 @@ pub(crate) struct Flush(Arc<Shared>);
 
 struct Shared {
     buffer: Mutex<Buffer>,
+    /// Maximum size of the buffer in bytes.
+    capacity: usize,
     /// Signals new lines, or the end of the input.
     filled: Condvar,
     /// Signals that all lines are written after the end of the input.
@@ -46,22 +48,40 @@ struct Buffer {
 }
 
 impl LineWriter {
-    /// Starts the thread that writes to `out`.
+    /// Starts the thread that writes the log to `out`.
     ///
     /// # Errors
     /// If the system cannot create the thread.
     pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<(Self, Flush)> {
+        Self::named("lucarne-log", CAPACITY, out)
+    }
+
+    /// Starts a thread with this name, with a buffer of `capacity` bytes.
+    ///
+    /// # Errors
+    /// If the system cannot create the thread.
+    pub(crate) fn named(
+        name: &str,
+        capacity: usize,
+        out: impl Write + Send + 'static,
+    ) -> io::Result<(Self, Flush)> {
         let shared = Arc::new(Shared {
             buffer: Mutex::default(),
+            capacity,
             filled: Condvar::new(),
             finished: Condvar::new(),
             dropped: AtomicU64::new(0),
         });
         let writing = shared.clone();
         thread::Builder::new()
-            .name("lucarne-log".to_owned())
+            .name(name.to_owned())
             .spawn(move || writing.write_out(out))?;
         Ok((Self(shared.clone()), Flush(shared)))
+    }
+
+    /// Appends bytes that end with a line break, or drops all of them.
+    pub(crate) fn push(&self, line: &[u8]) {
+        self.0.push(line);
     }
 
     /// Returns the counter of dropped lines.
@@ -87,7 +107,7 @@ impl Shared {
     /// Appends a line, or drops the whole line.
     fn push(&self, line: &[u8]) {
         let mut buffer = self.buffer.lock();
-        if buffer.lines.len() + line.len() > CAPACITY {
+        if buffer.lines.len() + line.len() > self.capacity {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -109,7 +129,7 @@ impl Shared {
             }
             std::mem::swap(&mut buffer.lines, &mut lines);
             drop(buffer);
-            // An error of standard error cannot be reported anywhere.
+            // An error of standard error cannot be reported; other outputs count their own.
             let _ = out.write_all(&lines).and_then(|()| out.flush());
             lines.clear();
         }
@@ -131,8 +151,7 @@ impl Drop for Flush {
 /// its control characters and the line separators of Unicode are escaped.
 impl Write for &LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0
-            .push(printable_coloured(&String::from_utf8_lossy(line)).as_bytes());
+        self.push(printable_coloured(&String::from_utf8_lossy(line)).as_bytes());
         Ok(line.len())
     }
 

@@ -76,7 +76,12 @@ impl Logging {
 
     /// Registers the metric of dropped lines.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register_collector(Box::new(Dropped(self.dropped.clone())));
+        let dropped = self.dropped.clone();
+        let about = (
+            "lucarne_log_lines_dropped",
+            "Log lines dropped because standard error was not read fast enough",
+        );
+        counter(registry, about, move || dropped.get());
     }
 }
 
@@ -93,19 +98,32 @@ fn parsed(filter: &str) -> anyhow::Result<EnvFilter> {
     Ok(EnvFilter::builder().parse(filter)?)
 }
 
-#[derive(Debug)]
-struct Dropped(DroppedLines);
+/// Registers a counter with this name and help text, whose value comes from `get`.
+pub(crate) fn counter(
+    registry: &mut Registry,
+    (name, help): (&'static str, &'static str),
+    get: impl Fn() -> u64 + Send + Sync + 'static,
+) {
+    registry.register_collector(Box::new(Counter { name, help, get }));
+}
 
-impl Collector for Dropped {
+struct Counter<F> {
+    name: &'static str,
+    help: &'static str,
+    get: F,
+}
+
+impl<F> std::fmt::Debug for Counter<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl<F: Fn() -> u64 + Send + Sync + 'static> Collector for Counter<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let counter = ConstCounter::new(self.0.get());
-        let metric = encoder.encode_descriptor(
-            "lucarne_log_lines_dropped",
-            "Log lines dropped because standard error was not read fast enough",
-            None,
-            counter.metric_type(),
-        )?;
-        counter.encode(metric)
+        let counter = ConstCounter::new((self.get)());
+        let kind = counter.metric_type();
+        counter.encode(encoder.encode_descriptor(self.name, self.help, None, kind)?)
     }
 }
 

@@ -18,7 +18,7 @@
 //! | [`interleave`], [`first_of`] | connecting to the first address that accepts |
 //! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
 //! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
-//! | [`without_secrets`] | texts for messages, without the passwords of URLs |
+//! | [`without_secrets`], [`is_secret`] | texts without the passwords of URLs, names of secrets |
 //! | [`printable`], [`printable_lines`], [`printable_coloured`] | texts for terminals, without control characters |
 //! | `Client`, `BlockingClient` (feature `client`) | a client for Lucarne's own requests |
 
@@ -44,7 +44,10 @@ pub use network::{Network, NetworkError, special};
 pub use no_proxy::NoProxy;
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use shown::{printable, printable_coloured, printable_lines, without_secrets};
+pub use shown::{
+    HIDDEN, is_secret, printable, printable_coloured, printable_lines, url_without_secrets,
+    without_secrets,
+};
 pub use tls::{
     Trust, TrustError, Verifier, alert_name, explain, explain_client, shows_authority, tls_error,
     trusting,

@@ -38,9 +38,26 @@ fn escaped(text: &str, allowed: &[char]) -> String {
     shown
 }
 
-/// A parameter of a URL is secret if its name contains one of `PARTS`, or is one of `NAMES`.
-const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
-const NAMES: [&str; 5] = ["sig", "key", "api_key", "apikey", "auth"];
+/// A value is secret if its name contains one of `PARTS`, or is one of `NAMES`.
+const PARTS: [&str; 13] = [
+    "auth",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "session",
+    "signature",
+    "api-key",
+    "api_key",
+    "apikey",
+    "csrf",
+    "credential",
+    "cookie",
+];
+const NAMES: [&str; 2] = ["key", "sig"];
+
+/// Text in place of a secret.
+pub const HIDDEN: &str = "***";
 
 /// Replaces secrets in the URLs of `text` by `***`: passwords, and the values of parameters such as
 /// `token`. In URLs of web servers, a user name without a password is also replaced, because it may
@@ -65,8 +82,7 @@ pub fn without_secrets(text: &str) -> String {
 
 /// Replaces the secrets in one URL of a web server, as [`without_secrets`] does. The URL may be
 /// invalid and contain spaces.
-#[cfg(feature = "client")]
-pub(crate) fn url_without_secrets(url: &str) -> String {
+pub fn url_without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     let mut shown = scheme.to_owned();
     append_hidden(rest, true, &mut shown);
@@ -89,12 +105,12 @@ fn append_hidden(url: &str, web: bool, shown: &mut String) {
         Some(at) => {
             match url[..at].split_once(':') {
                 // Some services expect a token as the user name, with an empty password.
-                Some((_, "")) if web => shown.push_str("***"),
+                Some((_, "")) if web => shown.push_str(HIDDEN),
                 Some((user, _)) => {
                     shown.push_str(user);
                     shown.push_str(":***");
                 }
-                None if web => shown.push_str("***"),
+                None if web => shown.push_str(HIDDEN),
                 None => shown.push_str(&url[..at]),
             }
             &url[at..]
@@ -109,14 +125,17 @@ fn append_hidden(url: &str, web: bool, shown: &mut String) {
         match pair.split_once('=') {
             Some((name, _)) if is_secret(name) => {
                 shown.push_str(name);
-                shown.push_str("=***");
+                shown.push('=');
+                shown.push_str(HIDDEN);
             }
             _ => shown.push_str(pair),
         }
     }
 }
 
-fn is_secret(name: &str) -> bool {
+/// Returns whether the value of a header field, a parameter or a field of a form is secret,
+/// according to its name.
+pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     NAMES.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
 }
@@ -168,7 +187,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "client")]
     #[test]
     fn secrets_of_one_invalid_url_are_hidden() {
         for (url, shown) in [

@@ -1,4 +1,4 @@
-//! Web page, JSON and metrics of the proxy, served on a separate listener.
+//! Web pages, JSON and metrics of the proxy, served on a separate listener.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use askama::Template;
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, LOCATION};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,8 +19,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::hosts::HostRow;
+use crate::observe::parameter;
 use crate::observe::{self, Observer};
 use crate::proxy::Proxy;
+use crate::records::{Record, RecordFilter};
 use crate::store_metrics::StoreMetrics;
 use crate::target::Target;
 
@@ -54,6 +56,18 @@ struct Page {
     failed: u64,
     hosts: Vec<HostRow>,
     observed: bool,
+}
+
+#[derive(Template)]
+#[template(path = "requests.html")]
+struct RequestsPage {
+    query: String,
+    records: Vec<Arc<Record>>,
+}
+
+#[derive(Serialize)]
+struct Requests<'r> {
+    requests: Vec<&'r Record>,
 }
 
 #[derive(Serialize)]
@@ -116,6 +130,8 @@ fn respond<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
         "/health" => text(StatusCode::OK, "ok\n"),
         "/ca.pem" => typed("application/x-pem-file", shown.proxy.ca_pem()),
         "/hosts.json" => hosts(shown),
+        "/requests" => redirect("/requests/"),
+        "/requests/" | "/requests.json" => requests(shown, request.uri()),
         "/metrics" => metrics(shown, request.headers()),
         "/observed" => redirect("/observed/"),
         _ => observed(shown, request)
@@ -159,6 +175,24 @@ fn page(shown: &AdminState) -> Response<Bytes> {
         hosts,
         observed: shown.observer.is_some(),
     };
+    rendered(&page)
+}
+
+/// Returns the last requests that match `q`, as a page or as JSON.
+fn requests(shown: &AdminState, uri: &Uri) -> Response<Bytes> {
+    let query = parameter(uri.query().unwrap_or_default(), "q").unwrap_or_default();
+    let filter = RecordFilter::parse(&query);
+    let recorder = shown.proxy.recorder();
+    let records = recorder.map_or(Vec::new(), |recorder| recorder.recent(&filter));
+    if uri.path() == "/requests/" {
+        return rendered(&RequestsPage { query, records });
+    }
+    json(&Requests {
+        requests: records.iter().map(Arc::as_ref).collect(),
+    })
+}
+
+fn rendered(page: &impl Template) -> Response<Bytes> {
     let mut response = match page.render() {
         Ok(page) => typed("text/html; charset=utf-8", page),
         Err(_) => text(
@@ -166,7 +200,8 @@ fn page(shown: &AdminState) -> Response<Bytes> {
             "the page cannot be rendered\n",
         ),
     };
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
+                  frame-ancestors 'none'";
     let policy = HeaderValue::from_static(policy);
     response
         .headers_mut()
@@ -175,13 +210,14 @@ fn page(shown: &AdminState) -> Response<Bytes> {
 }
 
 fn hosts(shown: &AdminState) -> Response<Bytes> {
-    let hosts = Hosts {
+    json(&Hosts {
         hosts: shown.proxy.hosts(),
-    };
-    typed(
-        "application/json",
-        serde_json::to_vec(&hosts).unwrap_or_default(),
-    )
+    })
+}
+
+fn json(value: &impl Serialize) -> Response<Bytes> {
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    typed("application/json", json)
 }
 
 fn metrics(shown: &AdminState, headers: &HeaderMap) -> Response<Bytes> {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,10 +12,17 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 
 use crate::pool::Occupied;
+use crate::records::{Recording, Tap};
 use crate::stalled;
 use crate::timed_body::{BodyError, Timed};
 
-pub(crate) enum Body {
+pub(crate) struct Body {
+    content: Content,
+    /// Record of the exchange, which ends with the body.
+    recording: Option<Box<Recording>>,
+}
+
+enum Content {
     /// A body that the proxy wrote; `None` if it is empty or already sent.
     Full(Option<Bytes>),
     /// A server's body.
@@ -41,11 +49,11 @@ const FIRST_PART: Duration = Duration::from_millis(20);
 
 impl Body {
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Body::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())).into()
     }
 
     pub(crate) fn empty() -> Self {
-        Body::Full(None)
+        Content::Full(None).into()
     }
 
     pub(crate) fn server(
@@ -54,12 +62,13 @@ impl Body {
         idle: Duration,
         occupied: Occupied,
     ) -> Self {
-        Body::Server(Box::new(ServerBody {
+        let body = ServerBody {
             body: Timed::new(incoming, version, idle),
             occupied: Some(occupied),
             on_error: None,
             error: None,
-        }))
+        };
+        Content::Server(Box::new(body)).into()
     }
 
     /// Waits for a moment for the first part of a chunked body.
@@ -67,7 +76,7 @@ impl Body {
     /// # Errors
     /// If this part is invalid.
     pub(crate) async fn begin(&mut self) -> Result<(), BodyError> {
-        let Body::Server(body) = self else {
+        let Content::Server(body) = &mut self.content else {
             return Ok(());
         };
         let first = poll_fn(|cx| body.body.poll_first(cx));
@@ -76,15 +85,46 @@ impl Body {
 
     /// Calls `on_error` if the body ends early.
     pub(crate) fn on_error(&mut self, on_error: OnError) {
-        if let Body::Server(body) = self {
+        if let Content::Server(body) = &mut self.content {
             body.on_error = Some(on_error);
         }
     }
 
+    /// Counts the bytes of a server's body.
+    pub(crate) fn tap(&mut self, tap: Arc<Tap>) {
+        if let Content::Server(body) = &mut self.content {
+            body.body.tap(tap);
+        }
+    }
+
+    /// Ends the record when the body ends.
+    pub(crate) fn record(&mut self, recording: Box<Recording>) {
+        if let Content::Full(Some(bytes)) = &self.content {
+            recording.response.pass(bytes);
+        }
+        self.recording = Some(recording);
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self {
-            Body::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Server(body) => body.poll_next(cx),
+        let body = match &mut self.content {
+            Content::Full(bytes) => {
+                return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
+            }
+            Content::Server(body) => body,
+        };
+        let next = body.poll_next(cx);
+        if let (Some(error), Some(recording)) = (&body.error, &mut self.recording) {
+            recording.broke("http_response_incomplete", error.reason());
+        }
+        next
+    }
+}
+
+impl From<Content> for Body {
+    fn from(content: Content) -> Self {
+        Body {
+            content,
+            recording: None,
         }
     }
 }
@@ -129,16 +169,18 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Body::Full(bytes) => bytes.is_none(),
-            Body::Server(body) => body.error.is_none() && body.body.is_end_stream(),
+        match &self.content {
+            Content::Full(bytes) => bytes.is_none(),
+            Content::Server(body) => body.error.is_none() && body.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Body::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Body::Server(body) => body.body.size_hint(),
+        match &self.content {
+            Content::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Content::Server(body) => body.body.size_hint(),
         }
     }
 }
@@ -153,11 +195,15 @@ impl Drop for Body {
     /// Releases the connection of a body of known length, because hyper does not poll the body to
     /// its end.
     fn drop(&mut self) {
-        if let Body::Server(body) = self
-            && body.error.is_none()
-            && body.body.is_end_stream()
-        {
+        let Content::Server(body) = &mut self.content else {
+            return;
+        };
+        if body.error.is_none() && body.body.is_end_stream() {
             release(&mut body.occupied);
+        }
+        // Until the end of the body, the response occupies the connection.
+        if let (Some(_), Some(recording)) = (&body.occupied, &mut self.recording) {
+            recording.aborted();
         }
     }
 }

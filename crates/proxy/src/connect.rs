@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::header::VIA;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -18,6 +18,7 @@ use crate::failure::{Failure, Refusal};
 use crate::headers;
 use crate::interim::InterimStream;
 use crate::page;
+use crate::records::{RecordAction, Recording};
 use crate::rules::Action;
 use crate::stream::Rewind;
 use crate::target::Target;
@@ -32,13 +33,20 @@ pub(crate) async fn respond(
     let id = RequestId::new();
     let span = tracing::debug_span!("connect", %id, %client);
     let upgrade = hyper::upgrade::on(&mut request);
-    let begun = begin(core, client, &request, upgrade).instrument(span);
+    let mut recording = Recording::of_connect(core, client, &request, id);
+    let begun = begin(core, client, &request, upgrade, &mut recording).instrument(span);
     match begun.await {
         Ok(()) => Response::new(Body::empty()),
         Err((failure, host)) => {
             core.stats.failed(failure.kind());
             tracing::info!(%id, %client, host, "CONNECT: {failure}");
-            page::failure(id, &failure, host.as_deref(), request.headers())
+            let mut response = page::failure(id, &failure, host.as_deref(), request.headers());
+            if let Some(mut recording) = recording {
+                recording.failed(&failure);
+                recording.responded(response.status(), response.headers());
+                response.body_mut().record(recording);
+            }
+            response
         }
     }
 }
@@ -48,6 +56,7 @@ async fn begin(
     client: SocketAddr,
     request: &Request<Incoming>,
     upgrade: OnUpgrade,
+    recording: &mut Option<Box<Recording>>,
 ) -> Result<(), (Failure, Option<String>)> {
     let authority = request
         .uri()
@@ -69,12 +78,20 @@ async fn begin(
         let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
+    let mut recording = recording.take();
+    if let Some(recording) = &mut recording {
+        recording.responded(StatusCode::OK, &HeaderMap::new());
+        if !tunnel {
+            recording.act(RecordAction::Intercept);
+        }
+    }
     go_on(core, client, upgrade, move |core, stream| async move {
         let connect = Connect {
             core,
             client,
             target,
             via,
+            recording,
         };
         if server.is_some() && !judge {
             connect.tunnel(stream, server).await;

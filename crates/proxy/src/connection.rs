@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::StatusCode;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 
 use crate::core::Core;
 use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS, http2_head};
+use crate::records::Recording;
 use crate::stalled::StreamExecutor;
 
 /// Returns the settings of HTTP/1.1, within the limits of the proxy.
@@ -49,6 +51,12 @@ pub(crate) fn log_end(core: &Core, client: SocketAddr, ended: Result<(), hyper::
         if error.is_parse() {
             core.stats.failed("http_request_error");
             tracing::info!(%client, "the head of a request is not accepted: {error}");
+            let status = if error.is_parse_too_large() {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            } else {
+                StatusCode::BAD_REQUEST
+            };
+            Recording::invalid(core, client, status, error.to_string());
             return;
         }
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::checks::network;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
+use crate::records::Recorder;
 use crate::rules::Rules;
 use crate::stats::Stats;
 use crate::upstream::Upstream;
@@ -38,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
+    pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) hosts: Hosts,
     /// Name of this proxy in `Via` headers, unique to it.
     pub(crate) name: String,

@@ -21,6 +21,7 @@ use crate::interim::Interim;
 use crate::outgoing::Outgoing;
 use crate::page::{self, PROXY_STATUS};
 use crate::pool::{Occupied, Route};
+use crate::records::{Recording, taps};
 use crate::relay;
 use crate::sending::{Prepared, send};
 use crate::session::Session;
@@ -36,12 +37,19 @@ pub(crate) async fn respond(session: &Arc<Session>, request: Request<Incoming>) 
     let head = request.method() == Method::HEAD;
     let id = RequestId::new();
     let span = tracing::debug_span!("exchange", %id, client = %session.client);
-    match exchange(session, request).instrument(span).await {
+    let mut recording = Recording::of_request(session, &request, id);
+    let exchanged = exchange(session, request, &mut recording)
+        .instrument(span)
+        .await;
+    let mut response = match exchanged {
         Ok(response) => response,
         Err((failure, target)) => {
             session.count_failure(failure.kind(), target.as_ref());
             let host = target.as_ref().map(Target::to_string);
             tracing::info!(%id, client = %session.client, host, "{failure}");
+            if let Some(recording) = &mut recording {
+                recording.failed(&failure);
+            }
             let mut headers = HeaderMap::new();
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, accept);
@@ -52,7 +60,12 @@ pub(crate) async fn respond(session: &Arc<Session>, request: Request<Incoming>) 
             }
             response
         }
+    };
+    if let Some(mut recording) = recording {
+        recording.responded(response.status(), response.headers());
+        response.body_mut().record(recording);
     }
+    response
 }
 
 /// A failure, and the target of the request if it is known.
@@ -61,6 +74,7 @@ type FailureOf = (Failure, Option<Target>);
 async fn exchange(
     session: &Arc<Session>,
     mut request: Request<Incoming>,
+    recording: &mut Option<Box<Recording>>,
 ) -> Result<Response<Body>, FailureOf> {
     let route = route(session, &request).map_err(|failure| (failure, None))?;
     if headers::authenticates_connection(request.headers()) {
@@ -84,7 +98,8 @@ async fn exchange(
     let interim = session.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
     let interim_sender = interim.map(Interim::begin);
-    let (prepared, moving) = prepare(session, request, &route).map_err(trouble)?;
+    let prepared = prepare(session, request, &route, recording.as_deref());
+    let (prepared, moving) = prepared.map_err(trouble)?;
     let upgrade = prepared.upgrade;
     let sent = send(session, &route, prepared, &moving, interim_sender.as_ref()).await;
     if let Some(interim_sender) = &interim_sender {
@@ -99,8 +114,11 @@ async fn exchange(
     }
     let client = upgrade.then_some(client_upgrade);
     let chunked = response.headers().contains_key(TRANSFER_ENCODING);
-    let finished = finish(session, response, occupied, client, trailers);
+    let finished = finish(session, response, occupied, (client, trailers), recording);
     let mut response = finished.map_err(trouble)?;
+    if let Some(recording) = recording {
+        response.body_mut().tap(recording.response.clone());
+    }
     if chunked && let Err(error) = response.body_mut().begin().await {
         let why = error.reason();
         let why = format!("The body of the server's response is not valid: {why}.");
@@ -243,6 +261,7 @@ fn prepare(
     session: &Session,
     request: Request<Incoming>,
     route: &Route,
+    recording: Option<&Recording>,
 ) -> Result<(Prepared, Arc<AtomicBool>), Failure> {
     let (mut parts, incoming) = request.into_parts();
     let came_as = parts.version;
@@ -273,7 +292,8 @@ fn prepare(
         headers::ask_upgrade(&mut parts.headers, protocol);
     }
     name_host(session, &mut parts, route)?;
-    let (body, moving) = Outgoing::new(incoming, came_as, session.core.limits.idle);
+    let tap = recording.map(|recording| recording.request.clone());
+    let (body, moving) = Outgoing::new(incoming, came_as, session.core.limits.idle, tap);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
         via,
@@ -302,14 +322,14 @@ fn finish(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
     occupied: Occupied,
-    client: Option<OnUpgrade>,
-    trailers: bool,
+    (client, trailers): (Option<OnUpgrade>, bool),
+    recording: &mut Option<Box<Recording>>,
 ) -> Result<Response<Body>, Failure> {
     let came_as = response.version();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let why = "The server switched protocols, but the client requested no switch.";
         let client = client.ok_or_else(|| Failure::Closed(why.to_owned()))?;
-        return Ok(switch(session, response, client));
+        return Ok(switch(session, response, client, recording.take()));
     }
     if let Some(coding) = headers::unknown_coding(response.headers()) {
         return Err(Failure::ServerCoding(format!("The response has {coding}.")));
@@ -341,11 +361,13 @@ fn finish(
     Ok(response.map(|incoming| Body::server(incoming, came_as, idle, occupied)))
 }
 
-/// Relays bytes between client and server after both switched to another protocol.
+/// Relays bytes between client and server after both switched to another protocol. The record of
+/// the request ends with the connection.
 fn switch(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
     client: OnUpgrade,
+    mut recording: Option<Box<Recording>>,
 ) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let protocol = headers::strip(response.headers_mut());
@@ -353,6 +375,9 @@ fn switch(
         response.headers_mut(),
         protocol.unwrap_or(HeaderValue::from_static("websocket")),
     );
+    if let Some(recording) = &mut recording {
+        recording.responded(response.status(), response.headers());
+    }
     let session = session.clone();
     tokio::spawn(async move {
         let core = &session.core;
@@ -361,7 +386,8 @@ fn switch(
             return;
         };
         let idle = core.limits.idle;
-        let passing = splice(TokioIo::new(client), TokioIo::new(server), idle);
+        let taps = taps(recording.as_deref());
+        let passing = splice(TokioIo::new(client), TokioIo::new(server), idle, taps);
         tokio::select! {
             () = passing => {}
             () = core.reached(crate::core::Phase::Cut) => {}

@@ -27,9 +27,10 @@ use crate::hosts::Seen;
 use crate::intercepted;
 use crate::opening::{Opening, Second, ended, recognise};
 use crate::pool::{Connection, Route};
+use crate::records::{ClientTls, RecordAction, Recording};
 use crate::relay::Link;
 use crate::rules::Action;
-use crate::session::{FixedOrigin, Session};
+use crate::session::{ClientSide, FixedOrigin, Session};
 use crate::stream::Rewind;
 use crate::target::Target;
 use crate::tunnel::Connect;
@@ -37,19 +38,24 @@ use crate::tunnel::Connect;
 impl Connect {
     /// Serves a connection after CONNECT. `server` is the connection to the server, if it exists
     /// already.
-    pub(crate) async fn intercept(self, mut stream: Rewind, mut server: Option<Rewind<Link>>) {
+    pub(crate) async fn intercept(mut self, mut stream: Rewind, mut server: Option<Rewind<Link>>) {
         let http2 = match self.first(&mut stream, &mut server).await {
             Ok(First::Nothing) => return,
             Ok(First::Server) => {
+                self.act(RecordAction::Tunnel);
                 let second = Second::new(stream, self.core.limits.head_bytes);
                 return self.tunnel(second, server).await;
             }
-            Ok(First::Client(Opening::Other)) => return self.tunnel(stream, server).await,
+            Ok(First::Client(Opening::Other)) => {
+                self.act(RecordAction::Tunnel);
+                return self.tunnel(stream, server).await;
+            }
             Ok(First::Client(Opening::Tls)) => {
                 return match hello(&self.core, stream).await {
                     Ok(start) => Box::pin(self.take(start, server)).await,
                     Err(HelloError::Io(error)) => {
-                        failed(&self.core, self.client, &self.target.host, &error);
+                        let failure = failed(&self.core, self.client, &self.target.host, &error);
+                        record(self.recording, failure);
                     }
                     Err(why) => {
                         let Connect { client, target, .. } = &self;
@@ -58,6 +64,7 @@ impl Connect {
                             %target,
                             "the TLS handshake with the client failed: {why}"
                         );
+                        record(self.recording, ("connection_timeout", why.to_string()));
                     }
                 };
             }
@@ -127,16 +134,24 @@ impl Connect {
             client,
             target,
             via,
+            recording,
         } = self;
+        let side = ClientSide::new(recording, None);
         let seen = core.hosts.connection(&target.host);
         let route = Arc::new(core.upstream.route(target, None));
-        let fixed = FixedOrigin::new(route, via, http2, seen, None);
+        let fixed = FixedOrigin::new(route, via, http2, seen, None, side);
         let session = Session::behind(core, client, fixed);
         intercepted::serve(session, stream, http2).await;
     }
 
+    fn act(&mut self, action: RecordAction) {
+        if let Some(recording) = &mut self.recording {
+            recording.act(action);
+        }
+    }
+
     /// Intercepts, forwards or denies a TLS connection, as the rules decide.
-    async fn take(self, mut start: StartHandshake<Rewind>, server: Option<Rewind<Link>>) {
+    async fn take(mut self, mut start: StartHandshake<Rewind>, server: Option<Rewind<Link>>) {
         let offer = ClientOffer::of(&start.client_hello());
         let name = match &offer.name {
             Ok(name) => name.clone(),
@@ -159,6 +174,7 @@ impl Connect {
                 return self.deny(io, &failure).await;
             }
             io.rewind();
+            self.act(RecordAction::Tunnel);
             return self.tunnel(io, server).await;
         }
         start.io.forget();
@@ -167,6 +183,7 @@ impl Connect {
             client,
             target,
             via,
+            recording,
         } = self;
         let host = name.unwrap_or_else(|| target.host.clone());
         let route = Arc::new(core.upstream.route(target, Some(host.clone())));
@@ -180,21 +197,24 @@ impl Connect {
             Ok(minted) => minted,
             Err(failure) => {
                 core.stats.failed(failure.kind());
-                return tracing::warn!(%client, %host, "{failure}");
+                tracing::warn!(%client, %host, "{failure}");
+                return record(recording, (failure.kind(), failure.to_string()));
             }
         };
-        let Some(stream) = handshake(&core, client, &host, start, &minted, choice.http2).await
-        else {
-            return;
+        let stream = match handshake(&core, client, &host, start, &minted, choice.http2).await {
+            Ok(stream) => stream,
+            Err(failure) => return record(recording, failure),
         };
         core.stats.intercepted.inc();
-        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready);
+        let tls = &stream.get_ref().1;
+        let http2 = tls.alpn_protocol() == Some(b"h2");
+        let side = ClientSide::new(recording, ClientTls::of(tls));
+        let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready, side);
         intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
     }
 
     /// Ends a TLS connection that the rules deny.
-    async fn deny(&self, mut stream: Rewind, failure: &Failure) {
+    async fn deny(&mut self, mut stream: Rewind, failure: &Failure) {
         self.log_failure(failure);
         // A client that closed the connection early needs no alert.
         if stream.write_all(&ACCESS_DENIED).await.is_ok() {
@@ -345,7 +365,7 @@ async fn handshake(
     start: StartHandshake<Rewind>,
     minted: &Minted,
     http2: bool,
-) -> Option<TlsStream<Rewind>> {
+) -> Result<TlsStream<Rewind>, HandshakeFailure> {
     let mut config = if http2 {
         minted.server_config.clone()
     } else {
@@ -355,15 +375,13 @@ async fn handshake(
         Arc::make_mut(&mut config).key_log = key_log.clone();
     }
     match timeout(core.limits.handshake, start.into_stream(config)).await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            failed(core, client, host, &error);
-            None
-        }
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(failed(core, client, host, &error)),
         Err(_) => {
             core.stats.stalled.inc();
-            tracing::info!(%client, %host, "the client did not finish its TLS handshake in time");
-            None
+            let why = "the client did not finish its TLS handshake in time";
+            tracing::info!(%client, %host, "{why}");
+            Err(("connection_timeout", why.to_owned()))
         }
     }
 }
@@ -379,9 +397,19 @@ fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Logs a handshake that failed on the client's side. Most clients fail because they do not trust
-/// the CA.
-fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
+/// Kind and text of a handshake with a client that failed.
+type HandshakeFailure = (&'static str, String);
+
+/// Ends the record of a failed handshake.
+fn record(recording: Option<Box<Recording>>, (kind, why): HandshakeFailure) {
+    if let Some(mut recording) = recording {
+        recording.broke(kind, why);
+    }
+}
+
+/// Logs a handshake that failed on the client's side, and returns the failure. Most clients fail
+/// because they do not trust the CA.
+fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) -> HandshakeFailure {
     use rustls::AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
     use rustls::PeerIncompatible::{
         SignatureAlgorithmsExtensionRequired, SupportedVersionsExtensionRequired, Tls12NotOffered,
@@ -399,26 +427,32 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
                  that GET /ca.pem gives, or forward the host by a rule (action: tunnel)",
                 alert_name(*alert)
             );
+            let why = format!(
+                "The client ended the handshake (alert {}).",
+                alert_name(*alert)
+            );
+            ("tls_alert_received", why)
         }
         Some(rustls::Error::PeerIncompatible(
             SignatureAlgorithmsExtensionRequired
             | SupportedVersionsExtensionRequired
             | Tls12NotOffered
             | Tls12NotOfferedOrEnabled,
-        )) => tracing::info!(
-            %client,
-            %host,
-            "the client speaks neither TLS 1.2 nor TLS 1.3: forward the host by a rule \
-             (action: tunnel)"
-        ),
+        )) => {
+            let why = "the client speaks neither TLS 1.2 nor TLS 1.3";
+            tracing::info!(%client, %host, "{why}: forward the host by a rule (action: tunnel)");
+            ("tls_protocol_error", why.to_owned())
+        }
         Some(other) => {
             let why = explain_client(other);
             tracing::info!(%client, %host, "the TLS handshake with the client failed: {why}");
+            ("tls_protocol_error", why.to_string())
         }
         // Browsers open connections that they do not use.
         None => {
             core.stats.aborted.inc();
             tracing::debug!(%client, %host, "the client broke off the TLS handshake: {error}");
+            ("connection_terminated", error.to_string())
         }
     }
 }

@@ -35,6 +35,7 @@
 //! | [`Trust`], `verify`, `ending` | verification of servers, and the end of their connections |
 //! | [`observe`] | chains and SCTs of servers, and submissions to logs |
 //! | [`Failure`], [`Refusal`], [`UpstreamFailure`] | failed requests, with texts for clients |
+//! | [`Recorder`], [`Record`] | records of finished requests, tunnels and failed handshakes |
 //! | `page`, `welcome` | responses that the proxy writes itself |
 //! | [`CertificateSummary`] | a readable summary of a certificate |
 //! | [`Admin`], [`HostRow`], [`Totals`] | the page of the operator, live figures and metrics |
@@ -70,6 +71,7 @@ mod pattern;
 mod pool;
 mod ports;
 mod proxy;
+mod records;
 mod relay;
 mod rules;
 mod sending;
@@ -102,6 +104,10 @@ pub use lucarne_net::{Network, NetworkError, special};
 pub use pattern::{HostPattern, PatternError};
 pub use ports::{Ports, PortsError};
 pub use proxy::{Proxy, ProxySettings};
+pub use records::{
+    ClientTls, Content, Details, HAR_HEAD, HAR_TAIL, Record, RecordAction, RecordFilter,
+    RecordOptions, RecordSink, Recorder, har_entry,
+};
 pub use rules::{Action, Rule, Rules};
 pub use stats::Totals;
 pub use target::{Target, TargetError};

@@ -25,6 +25,7 @@ mod tests;
 mod view;
 mod worker;
 
+pub(crate) use filter::parameter;
 pub use observer::{ObserveError, Observer};
 pub use options::{LogListSource, ObserveOptions, SubmitTo};
 pub use routes::routes;

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use crate::expect::{BodyGate, Expectation};
+use crate::records::Tap;
 use crate::stalled;
 use crate::streams::Stream;
 use crate::timed_body::{BodyError, Timed};
@@ -36,13 +37,19 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Creates the body, and a flag that is set whenever a frame has been forwarded.
+    /// Creates the body, and a flag that is set whenever a frame has been forwarded. `tap` counts
+    /// the bytes.
     pub(crate) fn new(
         incoming: Incoming,
         version: Version,
         idle: Duration,
+        tap: Option<Arc<Tap>>,
     ) -> (Self, Arc<AtomicBool>) {
-        let body = Outgoing::of(Some(Timed::new(incoming, version, idle)));
+        let mut body = Timed::new(incoming, version, idle);
+        if let Some(tap) = tap {
+            body.tap(tap);
+        }
+        let body = Outgoing::of(Some(body));
         let moving = body.moving.clone();
         (body, moving)
     }

@@ -21,6 +21,7 @@ use crate::hosts::{HostRow, Hosts};
 use crate::identity::ClientCertificate;
 use crate::limits::Limits;
 use crate::observe::Observer;
+use crate::records::Recorder;
 use crate::rules::Rules;
 use crate::serve;
 use crate::stats::{Stats, Totals};
@@ -47,6 +48,8 @@ pub struct ProxySettings {
     /// Receiver of TLS secrets, for decrypting recorded traffic with clients and servers. `None`
     /// logs no secrets.
     pub key_log: Option<Arc<dyn KeyLog>>,
+    /// Receiver of the records of finished exchanges. `None` creates no records.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 /// A proxy. Clones share its state and are cheap.
@@ -80,6 +83,7 @@ impl Proxy {
             upstream,
             key_log: settings.key_log,
             stats: Stats::default(),
+            recorder: settings.recorder,
             hosts: Hosts::new(limits.hosts),
             name: name()?,
             phase,
@@ -160,6 +164,11 @@ impl Proxy {
     /// Returns the hosts of recent requests, the latest first.
     pub fn hosts(&self) -> Vec<HostRow> {
         self.0.hosts.rows()
+    }
+
+    /// Returns the receiver of records, if there is one.
+    pub fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.0.recorder.as_ref()
     }
 
     /// Returns the totals since the start.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use http::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -22,9 +22,11 @@ use crate::connect;
 use crate::connection::{builder_http1, log_end};
 use crate::core::{Core, Phase};
 use crate::exchange;
+use crate::failure::Failure;
 use crate::interim::InterimStream;
 use crate::lingering::Upgrading;
 use crate::page;
+use crate::records::{ProxyUser, Recording};
 use crate::session::Session;
 use crate::welcome;
 
@@ -34,7 +36,9 @@ pub(crate) async fn bare(core: Arc<Core>, stream: TcpStream, client: SocketAddr)
         Ok(false) => {}
         Ok(true) => {
             core.stats.failed("http_request_error");
-            tracing::info!(%client, "the request line contains characters beyond ASCII");
+            let why = "the request line contains characters beyond ASCII";
+            tracing::info!(%client, "{why}");
+            Recording::invalid(&core, client, StatusCode::BAD_REQUEST, why.to_owned());
             // A client that closed the connection needs no explanation.
             let (mut stream, _) = InterimStream::new(stream, core.limits.head_bytes);
             let _ = refuse(&mut stream).await;
@@ -103,7 +107,7 @@ async fn refuse(stream: &mut InterimStream<TcpStream>) -> io::Result<()> {
 }
 
 /// Responds to a request to the proxy.
-async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
+async fn to_proxy(session: &Arc<Session>, mut request: Request<Incoming>) -> Response<Body> {
     let core = &session.core;
     let own = request.uri().authority().is_none();
     if own && let Some(response) = welcome::respond_own(core, &request) {
@@ -111,12 +115,9 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
     }
     if let Some(users) = core.users.load_full() {
         let authorization = request.headers().get(PROXY_AUTHORIZATION);
-        let admitted = users.admit(session.client.ip(), authorization).await;
-        if let Err(failure) = admitted {
-            core.stats.failed(failure.kind());
-            let id = RequestId::new();
-            tracing::info!(%id, client = %session.client, "{failure}");
-            return page::failure(id, &failure, None, request.headers());
+        match users.admit(session.client.ip(), authorization).await {
+            Ok(name) => _ = request.extensions_mut().insert(ProxyUser(name.into())),
+            Err(failure) => return unauthorized(session, &request, &failure),
         }
     }
     if *request.method() != Method::CONNECT {
@@ -127,6 +128,23 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
         // The bytes that the client sent after CONNECT are not a request to the proxy.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
+    }
+    response
+}
+
+fn unauthorized(
+    session: &Session,
+    request: &Request<Incoming>,
+    failure: &Failure,
+) -> Response<Body> {
+    session.core.stats.failed(failure.kind());
+    let id = RequestId::new();
+    tracing::info!(%id, client = %session.client, "{failure}");
+    let mut response = page::failure(id, failure, None, request.headers());
+    if let Some(mut recording) = Recording::of_request(session, request, id) {
+        recording.failed(failure);
+        recording.responded(response.status(), response.headers());
+        response.body_mut().record(recording);
     }
     response
 }

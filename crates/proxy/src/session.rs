@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::hosts::Seen;
 use crate::interim::Interim;
 use crate::pool::{Connection, Route};
+use crate::records::{ClientTls, Recording};
 use crate::target::Target;
 
 /// State that the requests of a connection share.
@@ -41,12 +42,30 @@ pub(crate) struct FixedOrigin {
     /// HTTP/2 to the server.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
+    pub(crate) client: ClientSide,
     /// Connection or failure of the attempt during the client's TLS handshake, for the first
     /// request.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
     /// Locked while an HTTP/2 connection is opened, because one connection serves many streams.
     /// Holds the time and the reason of the last failure, for waiting requests.
     pub(crate) dialling: tokio::sync::Mutex<Option<(Instant, Failure)>>,
+}
+
+/// The client of an intercepted connection, for records.
+pub(crate) struct ClientSide {
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) tls: Option<ClientTls>,
+}
+
+impl ClientSide {
+    /// Ends the record of CONNECT: the requests in the connection have records of their own.
+    pub(crate) fn new(connect: Option<Box<Recording>>, tls: Option<ClientTls>) -> Self {
+        let user = connect.as_ref().and_then(|connect| connect.user());
+        if let Some(connect) = connect {
+            connect.discard();
+        }
+        ClientSide { user, tls }
+    }
 }
 
 impl Session {
@@ -113,12 +132,14 @@ impl FixedOrigin {
         http2: bool,
         seen: Arc<Seen>,
         ready: Option<Result<Connection, Failure>>,
+        client: ClientSide,
     ) -> Self {
         FixedOrigin {
             route,
             via,
             http2,
             seen,
+            client,
             ready: Mutex::new(ready),
             dialling: tokio::sync::Mutex::default(),
         }

@@ -1,15 +1,16 @@
-//! Streams that replay their first bytes, or record activity.
+//! Streams that replay their first bytes, or count their bytes.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::records::Tap;
 
 /// A connection whose first bytes can be read again.
 pub(crate) struct Rewind<S = TcpStream> {
@@ -124,51 +125,37 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     }
 }
 
-/// Stream that records whether bytes have passed.
-pub(crate) struct ActivityStream<S> {
-    stream: S,
-    active: Arc<AtomicBool>,
+/// Stream that counts the bytes in each direction.
+pub(crate) struct CountedStream<S> {
+    pub(crate) stream: S,
+    /// Bytes that were read.
+    pub(crate) read: Arc<Tap>,
+    /// Bytes that were written.
+    pub(crate) written: Arc<Tap>,
 }
 
-impl<S> ActivityStream<S> {
-    /// Wraps the stream, and returns a flag that is set whenever bytes pass.
-    pub(crate) fn new(stream: S) -> (Self, Arc<AtomicBool>) {
-        let active = Arc::<AtomicBool>::default();
-        let watched = ActivityStream {
-            stream,
-            active: active.clone(),
-        };
-        (watched, active)
-    }
-
-    fn note(&self) {
-        self.active.store(true, Ordering::Relaxed);
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if read.is_ready() {
-            self.note();
-        }
+        self.read.count(buffer.filled().len() - filled);
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if written.is_ready() {
-            self.note();
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written.count(bytes);
         }
         written
     }

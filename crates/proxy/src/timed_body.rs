@@ -1,6 +1,7 @@
 //! A body whose sender must not stop or be too slow.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::records::Tap;
 use crate::stalled;
 
 /// Reasons why a body ends early.
@@ -83,6 +85,8 @@ pub(crate) struct Timed {
     pace: Option<Pace>,
     /// Bytes of the last frame that have not been returned yet.
     rest: Bytes,
+    /// Counter of the bytes, if the exchange is recorded.
+    tap: Option<Arc<Tap>>,
     /// The first frame, if it was read before the body is sent.
     first: Option<Option<Frame<Bytes>>>,
 }
@@ -97,8 +101,14 @@ impl Timed {
             alarm: None,
             waiting: None,
             rest: Bytes::new(),
+            tap: None,
             first: None,
         }
+    }
+
+    /// Counts the bytes of the body from now on, each once.
+    pub(crate) fn tap(&mut self, tap: Arc<Tap>) {
+        self.tap = Some(tap);
     }
 
     /// Reads the first frame, which [`poll_frame`](Self::poll_frame) then returns.
@@ -123,6 +133,11 @@ impl Timed {
             return Poll::Ready(Some(Ok(self.first_part(rest))));
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
+            if let (Some(tap), Some(Ok(frame))) = (&self.tap, &frame)
+                && let Some(bytes) = frame.data_ref()
+            {
+                tap.pass(bytes);
+            }
             let waited = self.waiting.take().map(|since| since.elapsed());
             if let (Some(pace), Some(Ok(frame))) = (&mut self.pace, &frame) {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);

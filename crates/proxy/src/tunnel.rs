@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -10,8 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
 use crate::core::Core;
 use crate::failure::Failure;
+use crate::records::{Recording, Tap, taps};
 use crate::relay::Link;
-use crate::stream::{ActivityStream, Rewind};
+use crate::stream::{CountedStream, Rewind};
 use crate::target::Target;
 
 /// A CONNECT request that the rules permit.
@@ -21,12 +21,14 @@ pub(crate) struct Connect {
     pub(crate) target: Target,
     /// Proxies that the request passed, including this one.
     pub(crate) via: HeaderValue,
+    /// Record of the connection, if connections are recorded.
+    pub(crate) recording: Option<Box<Recording>>,
 }
 
 impl Connect {
     /// Forwards all bytes if the server can be reached. `server` is the connection to the server,
     /// if it exists already. A failure cannot be reported to the client.
-    pub(crate) async fn tunnel<C>(&self, stream: C, server: Option<Rewind<Link>>)
+    pub(crate) async fn tunnel<C>(mut self, stream: C, server: Option<Rewind<Link>>)
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
@@ -38,35 +40,50 @@ impl Connect {
         match connected {
             Ok(server) => {
                 self.core.stats.tunnelled.inc();
-                splice(stream, server, self.core.limits.idle).await;
+                let taps = taps(self.recording.as_deref());
+                splice(stream, server, self.core.limits.idle, taps).await;
             }
             Err(failure) => self.log_failure(&failure),
         }
     }
 
     /// Counts and logs a failure that cannot be reported to the client.
-    pub(crate) fn log_failure(&self, failure: &Failure) {
-        let Connect { client, target, .. } = self;
+    pub(crate) fn log_failure(&mut self, failure: &Failure) {
+        let Connect { client, target, .. } = &self;
         self.core.stats.failed(failure.kind());
         tracing::info!(%client, %target, "{failure}");
+        if let Some(recording) = &mut self.recording {
+            recording.failed(failure);
+        }
     }
 }
 
 /// Forwards bytes until both sides have ended, one side fails, or nothing has moved for `idle`. The
 /// end may come as late as twice `idle`, because a periodic check is cheaper than a timer per byte.
-pub(crate) async fn splice<A, B>(client: A, mut server: B, idle: Duration)
-where
+/// The taps count the bytes from and to the client.
+pub(crate) async fn splice<A, B>(
+    client: A,
+    mut server: B,
+    idle: Duration,
+    (read, written): (Arc<Tap>, Arc<Tap>),
+) where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut client, active) = ActivityStream::new(client);
+    let moved = || read.bytes() + written.bytes();
     let stillness = async {
         loop {
+            let before = moved();
             tokio::time::sleep(idle).await;
-            if !active.swap(false, Ordering::Relaxed) {
+            if moved() == before {
                 return;
             }
         }
+    };
+    let mut client = CountedStream {
+        stream: client,
+        read: read.clone(),
+        written: written.clone(),
     };
     tokio::select! {
         // The end of one side needs no report.

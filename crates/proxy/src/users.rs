@@ -146,7 +146,7 @@ impl Users {
         })
     }
 
-    /// Admits the client at this address if `Proxy-Authorization` has the password of a user.
+    /// Admits the client at this address, and returns the name of the user, if `Proxy-Authorization` has the password of a user.
     ///
     /// A recently correct password is not checked again. If any user has a bcrypt hash, every wrong
     /// password costs the same bcrypt time, whether the user exists or not, and for any kind
@@ -159,7 +159,7 @@ impl Users {
         self: &Arc<Self>,
         client: IpAddr,
         authorization: Option<&HeaderValue>,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let Some((name, password)) = authorization.and_then(credentials) else {
             return Err(Failure::Authentication);
         };
@@ -170,14 +170,14 @@ impl Users {
             None => false,
         };
         if right {
-            return Ok(());
+            return Ok(name);
         }
         let Some(highest) = self.cost else {
             return Err(Failure::Authentication);
         };
         let check = self.check(user, password, key, highest);
         match self.checks.run(client, key, check).await {
-            Ok(true) => Ok(()),
+            Ok(true) => Ok(name),
             Ok(false) => Err(Failure::Authentication),
             Err(full) => Err(Failure::Checks(full)),
         }

@@ -109,6 +109,8 @@ fn keys(mut bytes: &[u8]) -> Vec<Key> {
                 _ => Some(Key::Esc),
             },
             b'\t' => Some(Key::Tab),
+            // Backspace, which some terminals send as Ctrl-H.
+            0x7f => Some(Key::Control('h')),
             1..=26 => Some(Key::Control(char::from(first - 1 + b'a'))),
             b' '..=b'~' => Some(Key::Char(char::from(first))),
             _ => None,
@@ -130,7 +132,7 @@ mod tests {
         use Key::{BackTab, Char, Control, Down, Esc, Tab, Up};
         for (bytes, expected) in [
             (&b"+w"[..], &[Char('+'), Char('w')][..]),
-            (b"\x03\x04", &[Control('c'), Control('d')]),
+            (b"\x03\x04\x7f", &[Control('c'), Control('d'), Control('h')]),
             (b"\x1b[A\x1bOB\x1b[Z\t", &[Up, Down, BackTab, Tab]),
             (b"\x1b", &[Esc]),
             (b"\x1bq", &[Esc, Char('q')]),

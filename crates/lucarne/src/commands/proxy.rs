@@ -8,6 +8,7 @@ mod keys;
 mod live;
 mod open;
 mod pairs;
+mod recording;
 mod running;
 #[cfg(not(feature = "tui"))]
 mod unseen;

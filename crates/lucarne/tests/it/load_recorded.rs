@@ -9,7 +9,11 @@ use serde_json::{Value as Json, json};
 use crate::common::{LUCARNE, all, assert_has, lucarne};
 
 /// Runs a command on a file with this content. Returns its exit code, its output, and the plan.
-fn written(command: &str, content: &[u8], flags: &[&str]) -> (i32, String, Option<String>) {
+pub(crate) fn written(
+    command: &str,
+    content: &[u8],
+    flags: &[&str],
+) -> (i32, String, Option<String>) {
     let here = temp_dir();
     fs::write(here.path().join("recording"), content).unwrap();
     let fixed = ["load", command, "recording", "-o", "plan.yaml"];

@@ -58,6 +58,7 @@ mod prometheus;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;
+mod proxy_records;
 mod public_words;
 mod recovery;
 mod reload;

@@ -12,7 +12,7 @@ fn basic(credentials: &str) -> HeaderValue {
 
 async fn admits(users: &Arc<Users>, credentials: &str) -> bool {
     match users.admit(CLIENT, Some(&basic(credentials))).await {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(Failure::Authentication) => false,
         Err(other) => panic!("{other}"),
     }

@@ -158,7 +158,10 @@ async fn bodies_pass_through_both_ways() {
 }
 
 /// Upgrades the connection, and sends some bytes that the server returns.
-async fn socket(mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>, url: &str) {
+pub(crate) async fn socket(
+    mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    url: &str,
+) {
     let request = Request::get(url)
         .header("host", "localhost")
         .header("connection", "Upgrade")

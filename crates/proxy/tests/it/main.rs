@@ -9,6 +9,7 @@ mod identities;
 mod intercept;
 mod invalid_responses;
 mod opening;
+mod records;
 mod refusals;
 mod semantics;
 mod stalls;

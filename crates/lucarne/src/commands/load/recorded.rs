@@ -2,23 +2,8 @@
 
 use std::fmt::Write as _;
 
+use lucarne_net::is_secret;
 use url::Url;
-
-/// Parts of names whose values are credentials.
-const SECRETS: &[&str] = &[
-    "auth",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "session",
-    "signature",
-    "api-key",
-    "api_key",
-    "apikey",
-    "csrf",
-    "credential",
-];
 
 /// Variables of a plan in place of recorded credentials.
 #[derive(Debug, Default)]
@@ -90,11 +75,6 @@ impl Variables {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name == "cookie" || name == "key" || SECRETS.iter().any(|secret| name.contains(secret))
 }
 
 /// Returns a recorded text in the syntax of plans, where it has no variables and no templates.

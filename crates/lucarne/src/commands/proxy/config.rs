@@ -41,6 +41,15 @@ pub(super) struct Config {
     /// Certificates that the proxy serves to clients instead of minted certificates.
     pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
+    pub(super) access_log: Option<PathBuf>,
+    pub(super) access_log_format: AccessLogFormat,
+    /// File of the recording as HAR.
+    pub(super) har: Option<PathBuf>,
+    /// Hosts of this recording; empty for all.
+    pub(super) har_hosts: Vec<HostPattern>,
+    pub(super) har_bodies: bool,
+    /// Keeps credentials in records of requests.
+    pub(super) secrets: bool,
     pub(super) log_list: Option<String>,
     pub(super) submit_to: Vec<Url>,
     /// Keys of the logs in `submit_to`, in the same order.
@@ -180,6 +189,12 @@ impl Default for Config {
             shown: Vec::new(),
             own: Vec::new(),
             limits: Limits::default(),
+            access_log: None,
+            access_log_format: AccessLogFormat::Combined,
+            har: None,
+            har_hosts: Vec::new(),
+            har_bodies: false,
+            secrets: false,
             log_list: None,
             submit_to: Vec::new(),
             submit_keys: Vec::new(),
@@ -203,6 +218,15 @@ pub(super) fn put<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
+}
+
+/// Formats of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AccessLogFormat {
+    /// The combined format of Apache and nginx
+    Combined,
+    /// JSON, one object per line
+    Json,
 }
 
 /// Kinds of certificate stores.

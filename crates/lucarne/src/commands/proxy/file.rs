@@ -34,6 +34,7 @@ fn read_top(root: &Node, directory: &Path, config: &mut Config, report: &mut Rep
     config.own = pairs(&section, "certificates", "certificates", directory, report);
     upstream(&section, directory, config, report);
     limits(&section, directory, config, report);
+    har(&section, directory, config, report);
     observe(&section, directory, config, report);
     let mut reader = Reader::new(section, "", directory, report);
     top::read(&mut reader, config);
@@ -195,6 +196,17 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
         return;
     };
     keys::read(&mut reader, &mut config.limits);
+}
+
+fn har(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
+    use super::keys::har as keys;
+    let Some(mut reader) = below(top, "har", &keys::TABLE, directory, report) else {
+        return;
+    };
+    let file = reader.path(&keys::KEYS.file);
+    let file = reader.required(&keys::KEYS.file, file, "session.har");
+    config.har = file.map(|file| file.value);
+    keys::read(&mut reader, config);
 }
 
 fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {

@@ -10,7 +10,7 @@ use lucarne_proxy::{HostPattern, Network, Ports};
 use lucarne_settings::Report;
 use url::Url;
 
-use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
+use super::config::{AccessLogFormat, Config, LeafKeys, Pair, StoreKind, Through, put};
 use super::keys::top::KEYS;
 use crate::commands::{FlagError, duration};
 use crate::config::Listen;
@@ -26,6 +26,18 @@ pub struct Flags {
     /// Address of the status page, its JSON and /metrics [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = crate::config::listen)]
     pub admin: Option<Listen>,
+
+    /// File of finished requests, tunnels and failed handshakes [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+
+    /// Format of the access log [default: combined]
+    #[arg(long, value_name = "FORMAT")]
+    pub access_log_format: Option<AccessLogFormat>,
+
+    /// Record requests and responses in this HAR file [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub har: Option<PathBuf>,
 
     /// Print lines instead of the live view
     #[arg(long)]
@@ -176,6 +188,9 @@ impl Flags {
     pub(super) fn apply(&self, config: &mut Config, report: &mut Report) {
         put_list(&mut config.listen, &self.listen);
         put(&mut config.admin, self.admin.clone().map(Some));
+        put(&mut config.access_log, self.access_log.clone().map(Some));
+        put(&mut config.access_log_format, self.access_log_format);
+        put(&mut config.har, self.har.clone().map(Some));
         put(&mut config.ca, self.ca.clone());
         put(&mut config.key_type, self.key_type);
         put(&mut config.leaf_keys, self.leaf_key.map(Some));

@@ -1,6 +1,7 @@
 //! All keys of the configuration file of a proxy, each defined once.
 
 pub(super) mod entries;
+pub(super) mod har;
 pub(super) mod limits;
 pub(super) mod observe;
 pub(super) mod top;
@@ -21,6 +22,7 @@ pub(crate) fn documented() -> Vec<Documented> {
     let tables = [
         ("proxy", &top::TABLE, Some("flag")),
         ("upstream", &upstream::TABLE, Some("flag")),
+        ("har", &har::TABLE, Some("flag")),
         ("observe", &observe::TABLE, Some("flag")),
         ("limits", &limits::TABLE, None),
     ];

@@ -1,4 +1,5 @@
-//! Live view: hosts, their numbers of requests, and the cost of their certificates.
+//! Live view: hosts with their numbers of requests and the cost of their certificates, or the last
+//! requests.
 
 mod view;
 
@@ -14,7 +15,7 @@ use lucarne_proxy::Proxy;
 use ratatui::DefaultTerminal;
 use tokio::sync::Notify;
 
-use self::view::{Picture, draw};
+use self::view::{Picture, Selection, draw};
 use crate::output::colours;
 
 /// Whether this build has a live view.
@@ -95,20 +96,53 @@ fn show(
     keyboard: &Keyboard,
 ) -> io::Result<()> {
     let colour = colours(&io::stdout());
-    let mut picture = Picture::of(proxy, title, colour, None);
+    let mut selection = Selection::default();
+    let mut picture = Picture::of(proxy, title, colour, &selection, None);
     while !over.load(Ordering::Relaxed) {
         terminal.draw(|frame| draw(frame, &picture))?;
         let until = Instant::now() + REFRESH;
         while Instant::now() < until && !over.load(Ordering::Relaxed) {
-            if keyboard.next(ATTENTION)?.is_some_and(stops) {
-                quit.notify_one();
+            match keyboard.next(ATTENTION)? {
+                Some(key) if selection.takes(key) => break,
+                Some(key) if stops(key) => quit.notify_one(),
+                _ => {}
             }
         }
-        picture = Picture::of(proxy, title, colour, Some(&picture));
+        picture = Picture::of(proxy, title, colour, &selection, Some(&picture));
     }
     Ok(())
 }
 
 fn stops(key: Key) -> bool {
     matches!(key, Key::Char('q') | Key::Control('c' | 'd') | Key::Esc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_select_and_filter_requests() {
+        let mut selection = Selection::default();
+        let mut press = |keys: &[Key]| {
+            keys.iter()
+                .for_each(|key| assert!(selection.takes(*key), "{key:?}"));
+            (selection.requests, selection.filter.clone(), selection.from)
+        };
+        let text = |text: &str| text.chars().map(Key::Char).collect::<Vec<_>>();
+        assert_eq!(
+            press(&[Key::Tab, Key::Down, Key::Down, Key::Up]),
+            (true, String::new(), 1)
+        );
+        // `q` is a letter of the filter.
+        assert_eq!(press(&text("/qx")), (true, "qx".to_owned(), 0));
+        assert_eq!(
+            press(&[Key::Control('h'), Key::Control('m')]),
+            (true, "q".to_owned(), 0)
+        );
+        assert_eq!(press(&text("r")), (false, "q".to_owned(), 0));
+        assert_eq!(press(&[Key::Char('/'), Key::Esc]), (true, String::new(), 0));
+        assert!(!selection.takes(Key::Char('q')) && !selection.takes(Key::Esc));
+        assert!(!selection.takes(Key::Control('c')));
+    }
 }

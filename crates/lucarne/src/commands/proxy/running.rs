@@ -9,7 +9,7 @@ use lucarne_mint::CaDirectory;
 use lucarne_mint::store::Minter;
 use lucarne_net::counted;
 use lucarne_proxy::observe::Observer;
-use lucarne_proxy::{Admin, Proxy, ProxySettings, Trust, UpstreamRoutes};
+use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::config::Config;
 use super::pairs::Pairs;
+use super::recording::RecordFiles;
 use super::{Options, live, open};
 use crate::causes::causes;
 use crate::config::Listen;
@@ -45,12 +46,32 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
             return Ok(());
         }
     };
+    let files = RecordFiles::open(&config)?;
     // The sockets open last: until then, clients are refused at once instead of waiting.
     let listeners = bind_all(&config.listen)?;
-    let proxy = proxy(&config, minter.clone(), trust, upstream_routes, &observer)?;
+    let recorder = files.recorder(&config, options.live());
+    let proxy = Proxy::new(ProxySettings {
+        minter: minter.clone(),
+        trust,
+        upstream_routes,
+        rules: config.rules.clone(),
+        users: open::users(&config.users)?,
+        limits: config.limits.clone(),
+        observer: Some(observer.clone()),
+        key_log: open::key_log()?,
+        recorder,
+    })
+    .context("TLS cannot be set up")?;
     let addresses = addresses(&listeners)?;
     let admin = match &config.admin {
-        Some(place) => Some(serve_admin(place, &proxy, observer, logging)?),
+        Some(place) => {
+            let register = |registry: &mut Registry| {
+                observer.register(registry);
+                logging.register(registry);
+                files.register(registry);
+            };
+            Some(serve_admin(place, &proxy, observer.clone(), register)?)
+        }
         None => None,
     };
     greet(&config, &directory, made, &addresses, admin);
@@ -62,7 +83,7 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
     let upkeep = tokio::spawn(upkeep(
         (config, options.clone()),
         directory.clone(),
-        (minter, pairs),
+        (minter, pairs, files.clone()),
         proxy.clone(),
         signals,
         stop,
@@ -82,28 +103,9 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
     let served = proxy.serve(listeners, shutdown).await;
     drop(screen);
     upkeep.abort();
+    files.flush();
     tracing::info!("stopped");
     served.context("the proxy cannot accept connections")
-}
-
-fn proxy(
-    config: &Config,
-    minter: Arc<Minter>,
-    trust: Trust,
-    upstream_routes: UpstreamRoutes,
-    observer: &Arc<Observer>,
-) -> Result<Proxy> {
-    Proxy::new(ProxySettings {
-        minter,
-        trust,
-        upstream_routes,
-        rules: config.rules.clone(),
-        users: open::users(&config.users)?,
-        limits: config.limits.clone(),
-        observer: Some(observer.clone()),
-        key_log: open::key_log()?,
-    })
-    .context("TLS cannot be set up")
 }
 
 /// Returns the load of the proxy on one line, for the service manager.
@@ -161,7 +163,7 @@ fn serve_admin(
     place: &Listen,
     proxy: &Proxy,
     observer: Arc<Observer>,
-    logging: &Logging,
+    register: impl FnOnce(&mut Registry),
 ) -> Result<SocketAddr> {
     let listener = bind(place, "--admin")?;
     let address = listener
@@ -170,8 +172,7 @@ fn serve_admin(
     proxy.never_connect_to(address);
     let mut registry = Registry::default();
     proxy.register(&mut registry);
-    observer.register(&mut registry);
-    logging.register(&mut registry);
+    register(&mut registry);
     process_metrics::register(&mut registry);
     let admin = Admin::new(proxy.clone(), Some(observer), registry);
     tokio::spawn(admin.serve(listener));
@@ -219,7 +220,7 @@ const WATCH: Duration = Duration::from_secs(2);
 async fn upkeep(
     (config, options): (Config, Options),
     directory: CaDirectory,
-    (minter, mut pairs): (Arc<Minter>, Pairs),
+    (minter, mut pairs, files): (Arc<Minter>, Pairs, RecordFiles),
     proxy: Proxy,
     mut signals: Signals,
     stop: oneshot::Sender<()>,
@@ -238,12 +239,14 @@ async fn upkeep(
         match wish {
             Wish::Reread => {
                 tracing::info!(
-                    "SIGHUP: reading the rules, the CA, the users and certificates again"
+                    "SIGHUP: reading the rules, the CA, the users and certificates again, and \
+                     reopening the access log and the HAR file"
                 );
                 notify::reloading();
                 reread_rules(&options, &proxy);
                 reread(&config, &directory, &proxy);
                 pairs.reread(&minter, &proxy);
+                files.reopen();
                 notify::reloaded();
             }
             Wish::Successor => tracing::warn!("SIGUSR2: the proxy does not support handover"),

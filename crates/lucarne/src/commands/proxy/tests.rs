@@ -289,3 +289,28 @@ fn a_password_comes_from_where_the_file_says() {
         "the password of http://p.example:1: environment variable NOT_SET_HERE is not set";
     assert!(refused.contains(expected), "{refused}");
 }
+
+#[test]
+fn records_of_requests_are_read() {
+    let (config, said) = file(
+        "accesslog: a.log\naccesslogformat: json\nhar: {file: s.har, hosts: '*.test', bodies: all}\n\
+         secrets: true\n",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    assert!(config.access_log.unwrap().ends_with("a.log"));
+    assert!(config.har.unwrap().ends_with("s.har"));
+    assert_eq!(
+        config.access_log_format,
+        super::config::AccessLogFormat::Json
+    );
+    assert!(config.har_bodies && config.secrets && config.har_hosts.len() == 1);
+    let (_, said) = file("accesslogformat: xml\nhar: {bodies: some}\n");
+    let said = said.join("\n");
+    for expected in [
+        "p.yaml:1: accesslogformat: `xml` is neither `combined` nor `json`",
+        "har.file: is missing",
+        "p.yaml:2: har.bodies: `some` is neither `none` nor `all`",
+    ] {
+        assert!(said.contains(expected), "{expected} in\n{said}");
+    }
+}

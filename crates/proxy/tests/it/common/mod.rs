@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lucarne_mint::store::{CertificateStore, MemoryStore, MintOptions, Minter, StoreOptions};
 use lucarne_mint::{Authority, CaOptions, KeyType};
-use lucarne_proxy::{Limits, Proxy, ProxySettings, Rules, Trust, UpstreamRoutes, Users};
+use lucarne_proxy::{Limits, Proxy, ProxySettings, Recorder, Rules, Trust, UpstreamRoutes, Users};
 use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, RootCertStore};
 use tokio::net::TcpListener;
@@ -48,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) store: Arc<dyn CertificateStore>,
     pub(crate) upstream_routes: UpstreamRoutes,
     pub(crate) key_log: Option<Arc<dyn KeyLog>>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
     /// The CA of the servers behind the proxy.
     pub(crate) world: Authority,
 }
@@ -69,6 +70,7 @@ impl Setup {
             store: Arc::new(MemoryStore::new(StoreOptions::default())),
             upstream_routes: UpstreamRoutes::default(),
             key_log: None,
+            recorder: None,
             world: authority("The World"),
         }
     }
@@ -96,6 +98,7 @@ impl Setup {
             limits: self.limits,
             observer: None,
             key_log: self.key_log,
+            recorder: self.recorder,
         })
         .unwrap();
         let address = listener.local_addr().unwrap();

@@ -6,16 +6,16 @@ use std::time::Duration;
 use lucarne_mint::KeyType;
 use lucarne_net::{Network, NetworkError};
 use lucarne_proxy::{Action, HostPattern, PatternError, Ports, PortsError};
-use lucarne_settings::form::{Boolean, Durations, Each, File, One, Shape, Sizes};
+use lucarne_settings::form::{Boolean, Durations, Each, File, One, Shape, Sizes, Words};
 use lucarne_settings::section;
 use lucarne_settings::values::parsed;
 
 use super::super::config::{
-    Config, LeafKeys, NotAPlace, StoreKind, UnknownAction, UnknownLeafKeys, UnknownStoreKind,
-    action, place,
+    AccessLogFormat, Config, LeafKeys, NotAPlace, StoreKind, UnknownAction, UnknownLeafKeys,
+    UnknownStoreKind, action, place,
 };
 use super::super::file::{KeyTypeError, key_type};
-use super::{entries, limits, observe, upstream};
+use super::{entries, har, limits, observe, upstream};
 use crate::config::{Listen, ListenError, listen};
 
 section! {
@@ -109,6 +109,25 @@ section! {
     /// passwords that begin with `$…$` or `{…}`, or look like DES crypt, are refused
     #[beside("`--users`")]
     users: File = File, "all clients" => users.file;
+
+    /// file with a line for each finished request, tunnel and failed handshake
+    #[beside("`--access-log`")]
+    accesslog: File = File, "none" => access_log;
+
+    /// format of these lines: `combined` (Apache, nginx) or `json` (with durations, sizes, TLS,
+    /// action and error)
+    #[beside("`--access-log-format`")]
+    accesslogformat: Words<AccessLogFormat> = Words(&[
+        ("combined", AccessLogFormat::Combined),
+        ("json", AccessLogFormat::Json),
+    ]), "`combined`" => access_log_format;
+
+    /// recording of requests and responses as HAR: a map, [see below](#keys-under-har)
+    #[beside("`--har`")]
+    har: Shape = Shape::Map(&har::TABLE), "none";
+
+    /// keeps credentials in access log, HAR and pages
+    secrets: Boolean = Boolean, "`false`" => secrets;
 
     /// connections to servers: a map, [see below](#keys-under-upstream)
     upstream: Shape = Shape::Map(&upstream::TABLE), "none";

@@ -1,15 +1,66 @@
 //! Layout of the live view. The view needs 80 columns; a narrower terminal cuts columns from the
 //! right.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lucarne_load::ui::Key;
+
 use lucarne_mint::store::StoreStats;
-use lucarne_proxy::{HostRow, Proxy, Totals};
+use lucarne_net::printable;
+use lucarne_proxy::{HostRow, Proxy, Record, RecordFilter, Totals};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+
+/// Selection of the table and its rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    /// Shows requests instead of hosts.
+    pub(super) requests: bool,
+    pub(super) filter: String,
+    /// Whether keys change the filter.
+    editing: bool,
+    /// Number of requests above the first row.
+    pub(super) from: usize,
+}
+
+impl Selection {
+    /// Applies a key. Returns whether the key has a meaning here.
+    pub(super) fn takes(&mut self, key: Key) -> bool {
+        let filter = self.filter.clone();
+        match key {
+            Key::Control('c' | 'd') => return false,
+            Key::Control('m' | 'j') if self.editing => self.editing = false,
+            Key::Control('h') if self.editing => _ = self.filter.pop(),
+            Key::Esc if self.editing => (self.filter, self.editing) = (String::new(), false),
+            Key::Char(letter) if self.editing => self.filter.push(letter),
+            Key::Char('/') => (self.requests, self.editing) = (true, true),
+            Key::Char('r') | Key::Tab => self.requests = !self.requests,
+            Key::Down | Key::Char('j') => self.from = (self.from + 1).min(999),
+            Key::Up | Key::Char('k') => self.from = self.from.saturating_sub(1),
+            _ => return false,
+        }
+        if self.filter != filter || !self.requests {
+            self.from = 0;
+        }
+        true
+    }
+
+    /// Describes the keys.
+    fn keys(&self) -> String {
+        let filter = &self.filter;
+        if self.editing {
+            format!(" filter: {filter}_   enter done   esc none")
+        } else if self.requests {
+            format!(" q stop   r hosts   / filter: {filter}   ↑↓ scroll")
+        } else {
+            " q stop   r requests   / filter".to_owned()
+        }
+    }
+}
 
 /// The state of the proxy at the time of a frame.
 pub(super) struct Picture {
@@ -17,6 +68,8 @@ pub(super) struct Picture {
     pub(super) totals: Totals,
     pub(super) store: StoreStats,
     pub(super) hosts: Vec<HostRow>,
+    pub(super) records: Vec<Arc<Record>>,
+    pub(super) selection: Selection,
     /// Requests per second since the previous snapshot.
     pub(super) rate: f64,
     pub(super) colour: bool,
@@ -25,7 +78,15 @@ pub(super) struct Picture {
 
 impl Picture {
     /// Takes a snapshot of the proxy.
-    pub(super) fn of(proxy: &Proxy, title: &str, colour: bool, before: Option<&Picture>) -> Self {
+    pub(super) fn of(
+        proxy: &Proxy,
+        title: &str,
+        colour: bool,
+        selection: &Selection,
+        before: Option<&Picture>,
+    ) -> Self {
+        let recorder = proxy.recorder().filter(|_| selection.requests);
+        let filter = RecordFilter::parse(&selection.filter);
         let totals = proxy.totals();
         let rate = before.map_or(0.0, |before| {
             let requests = totals.requests.saturating_sub(before.totals.requests);
@@ -36,6 +97,8 @@ impl Picture {
             totals,
             store: proxy.store_stats(),
             hosts: proxy.hosts(),
+            records: recorder.map_or(Vec::new(), |recorder| recorder.recent(&filter)),
+            selection: selection.clone(),
             rate,
             colour,
             taken: Instant::now(),
@@ -52,12 +115,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture) {
     let [head, table, foot] = areas.areas(frame.area());
     frame.render_widget(Paragraph::new(heading(picture)), head);
     let rows = usize::from(table.height);
-    frame.render_widget(
-        Paragraph::new(hosts(picture, usize::from(table.width), rows)),
-        table,
-    );
+    let width = usize::from(table.width);
+    let lines = if picture.selection.requests {
+        requests(picture, width, rows)
+    } else {
+        hosts(picture, width, rows)
+    };
+    frame.render_widget(Paragraph::new(lines), table);
     let dim = Style::new().add_modifier(Modifier::DIM);
-    frame.render_widget(Paragraph::new(Line::styled(" q stop", dim)), foot);
+    let keys = picture.selection.keys();
+    frame.render_widget(Paragraph::new(Line::styled(keys, dim)), foot);
 }
 
 fn heading(picture: &Picture) -> Vec<Line<'static>> {
@@ -116,6 +183,35 @@ fn hosts(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> {
     {
         *last = Line::raw(format!(" … and {} more hosts", more + 1));
     }
+    lines
+}
+
+/// Formats the last requests.
+fn requests(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let head = format!(
+        " {:<8} {:<15} {:<9} {:>8} request",
+        "time", "client", "", "took"
+    );
+    let mut lines = vec![Line::styled(cut(&head, width), bold)];
+    let shown = picture.records.iter().skip(picture.selection.from);
+    lines.extend(shown.take(rows.saturating_sub(1)).map(|record| {
+        let text = format!(
+            " {:<8} {:<15} {:<9} {:>8} {} {} {}",
+            record.clock(),
+            record.client.ip().to_string(),
+            record.action.name(),
+            time(Duration::from_secs_f64(record.duration_ms / 1e3)),
+            record.outcome(),
+            record.method,
+            record.url,
+        );
+        let style = match (picture.colour, record.error) {
+            (true, Some(_)) => Style::new().fg(Color::Yellow),
+            _ => Style::new(),
+        };
+        Line::styled(cut(&printable(&text), width), style)
+    }));
     lines
 }
 
@@ -189,6 +285,8 @@ mod tests {
             },
             store: StoreStats::default(),
             hosts,
+            records: Vec::new(),
+            selection: Selection::default(),
             rate: 12.0,
             colour: true,
             taken: Instant::now(),
