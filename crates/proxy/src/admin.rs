@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::hosts::HostRow;
+use crate::learned::LearnedRow;
 use crate::observe::parameter;
 use crate::observe::{self, Observer};
 use crate::proxy::Proxy;
@@ -55,6 +56,7 @@ struct Page {
     /// Failed requests of the hosts in the table.
     failed: u64,
     hosts: Vec<HostRow>,
+    learned: Vec<LearnedRow>,
     observed: bool,
 }
 
@@ -74,6 +76,8 @@ struct Requests<'r> {
 #[serde(rename_all = "camelCase")]
 struct Hosts {
     hosts: Vec<HostRow>,
+    /// Hosts that are tunnelled for some clients.
+    learned: Vec<LearnedRow>,
 }
 
 impl Admin {
@@ -173,6 +177,7 @@ fn page(shown: &AdminState) -> Response<Bytes> {
         errors: store.errors,
         failed: hosts.iter().map(|row| row.failures).sum(),
         hosts,
+        learned: shown.proxy.learned(),
         observed: shown.observer.is_some(),
     };
     rendered(&page)
@@ -212,6 +217,7 @@ fn rendered(page: &impl Template) -> Response<Bytes> {
 fn hosts(shown: &AdminState) -> Response<Bytes> {
     json(&Hosts {
         hosts: shown.proxy.hosts(),
+        learned: shown.proxy.learned(),
     })
 }
 

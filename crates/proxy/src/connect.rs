@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::VIA;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -70,7 +71,13 @@ async fn begin(
     }
     let via = headers::via(request.headers(), &core.name);
     let rules = core.rules.load();
-    let tunnel = rules.action(&target, None) == Action::Tunnel && !rules.need_name(&target);
+    let action = match rules.action(&target, None) {
+        Action::Learn if core.learned.is_tunnel(client, &target.host, Instant::now()) => {
+            Action::Tunnel
+        }
+        action => action,
+    };
+    let tunnel = action == Action::Tunnel && !rules.need_name(&target);
     let judge = !tunnel || rules.judge();
     let mut server = None;
     if tunnel || may_loop(core, request, &target) {

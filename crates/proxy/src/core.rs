@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::checks::network;
 use crate::hosts::Hosts;
+use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::records::Recorder;
 use crate::rules::Rules;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) hosts: Hosts,
+    pub(crate) learned: Learned,
     /// Name of this proxy in `Via` headers, unique to it.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,

@@ -186,6 +186,9 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     }
     if let Some(fixed) = &session.fixed {
         fixed.seen.request();
+        if let Some(trial) = &fixed.trial {
+            trial.succeeded();
+        }
         return Ok(fixed.route.clone());
     }
     let uri = request.uri();

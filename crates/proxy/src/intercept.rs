@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
 use crate::intercepted;
+use crate::learned::Trial;
 use crate::opening::{Opening, Second, ended, recognise};
 use crate::pool::{Connection, Route};
 use crate::records::{ClientTls, RecordAction, Recording};
@@ -64,7 +65,8 @@ impl Connect {
                             %target,
                             "the TLS handshake with the client failed: {why}"
                         );
-                        record(self.recording, ("connection_timeout", why.to_string()));
+                        let failure = HandshakeFailure::of("connection_timeout", why.to_string());
+                        record(self.recording, failure);
                     }
                 };
             }
@@ -75,7 +77,7 @@ impl Connect {
         let action = self.core.rules.load().action(&self.target, None);
         match action {
             Action::Tunnel => self.tunnel(stream, server).await,
-            Action::Intercept => Box::pin(self.clear(stream, http2)).await,
+            Action::Intercept | Action::Learn => Box::pin(self.clear(stream, http2)).await,
         }
     }
 
@@ -168,7 +170,11 @@ impl Connect {
         let refused = named.as_ref().and_then(|named| rules.permit(named).err());
         let refused = refused.map(Failure::Refused);
         let also = named.as_ref().filter(|_| self.target.host.ip().is_some());
-        if offer.other || rules.action(&self.target, also) == Action::Tunnel {
+        let action = rules.action(&self.target, also);
+        let host = name.unwrap_or_else(|| self.target.host.clone());
+        let learned = &self.core.learned;
+        let is_learned = || learned.is_tunnel(self.client, &host, Instant::now());
+        if offer.other || action == Action::Tunnel || action == Action::Learn && is_learned() {
             let StartHandshake { mut io, .. } = start;
             if let Some(failure) = refused {
                 return self.deny(io, &failure).await;
@@ -185,7 +191,6 @@ impl Connect {
             via,
             recording,
         } = self;
-        let host = name.unwrap_or_else(|| target.host.clone());
         let route = Arc::new(core.upstream.route(target, Some(host.clone())));
         let seen = core.hosts.connection(&host);
         let refused = refused.is_some();
@@ -198,18 +203,31 @@ impl Connect {
             Err(failure) => {
                 core.stats.failed(failure.kind());
                 tracing::warn!(%client, %host, "{failure}");
-                return record(recording, (failure.kind(), failure.to_string()));
+                let failure = HandshakeFailure::of(failure.kind(), failure.to_string());
+                return record(recording, failure);
             }
         };
+        // A client may end its connection because the server failed.
+        let server_failed = refused || matches!(choice.ready, Some(Err(_)));
+        let trial =
+            (action == Action::Learn && !server_failed).then(|| Trial::new(&core, client, &host));
         let stream = match handshake(&core, client, &host, start, &minted, choice.http2).await {
             Ok(stream) => stream,
-            Err(failure) => return record(recording, failure),
+            Err(failure) => {
+                match trial {
+                    Some(trial) if failure.rejects => trial.rejected(&failure.why),
+                    Some(trial) => trial.void(),
+                    None => {}
+                }
+                return record(recording, failure);
+            }
         };
         core.stats.intercepted.inc();
         let tls = &stream.get_ref().1;
         let http2 = tls.alpn_protocol() == Some(b"h2");
         let side = ClientSide::new(recording, ClientTls::of(tls));
-        let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready, side);
+        let mut fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready, side);
+        fixed.trial = trial;
         intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
     }
 
@@ -381,7 +399,7 @@ async fn handshake(
             core.stats.stalled.inc();
             let why = "the client did not finish its TLS handshake in time";
             tracing::info!(%client, %host, "{why}");
-            Err(("connection_timeout", why.to_owned()))
+            Err(HandshakeFailure::of("connection_timeout", why.to_owned()))
         }
     }
 }
@@ -397,20 +415,45 @@ fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Kind and text of a handshake with a client that failed.
-type HandshakeFailure = (&'static str, String);
+/// A handshake with a client that failed.
+struct HandshakeFailure {
+    kind: &'static str,
+    why: String,
+    /// Whether the client may have rejected the certificate.
+    rejects: bool,
+}
+
+impl HandshakeFailure {
+    fn of(kind: &'static str, why: String) -> Self {
+        HandshakeFailure {
+            kind,
+            why,
+            rejects: false,
+        }
+    }
+
+    fn rejecting(kind: &'static str, why: String) -> Self {
+        HandshakeFailure {
+            rejects: true,
+            ..Self::of(kind, why)
+        }
+    }
+}
 
 /// Ends the record of a failed handshake.
-fn record(recording: Option<Box<Recording>>, (kind, why): HandshakeFailure) {
+fn record(recording: Option<Box<Recording>>, failure: HandshakeFailure) {
     if let Some(mut recording) = recording {
-        recording.broke(kind, why);
+        recording.broke(failure.kind, failure.why);
     }
 }
 
 /// Logs a handshake that failed on the client's side, and returns the failure. Most clients fail
 /// because they do not trust the CA.
 fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) -> HandshakeFailure {
-    use rustls::AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
+    use rustls::AlertDescription::{
+        BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, UnknownCA,
+        UnsupportedCertificate,
+    };
     use rustls::PeerIncompatible::{
         SignatureAlgorithmsExtensionRequired, SupportedVersionsExtensionRequired, Tls12NotOffered,
         Tls12NotOfferedOrEnabled,
@@ -431,7 +474,7 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) -> Ha
                 "The client ended the handshake (alert {}).",
                 alert_name(*alert)
             );
-            ("tls_alert_received", why)
+            HandshakeFailure::rejecting("tls_alert_received", why)
         }
         Some(rustls::Error::PeerIncompatible(
             SignatureAlgorithmsExtensionRequired
@@ -441,18 +484,26 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) -> Ha
         )) => {
             let why = "the client speaks neither TLS 1.2 nor TLS 1.3";
             tracing::info!(%client, %host, "{why}: forward the host by a rule (action: tunnel)");
-            ("tls_protocol_error", why.to_owned())
+            HandshakeFailure::of("tls_protocol_error", why.to_owned())
         }
         Some(other) => {
             let why = explain_client(other);
             tracing::info!(%client, %host, "the TLS handshake with the client failed: {why}");
-            ("tls_protocol_error", why.to_string())
+            match other {
+                rustls::Error::AlertReceived(
+                    UnsupportedCertificate | CertificateRevoked | CertificateExpired,
+                ) => HandshakeFailure::rejecting("tls_alert_received", why.to_string()),
+                rustls::Error::AlertReceived(_) => {
+                    HandshakeFailure::of("tls_alert_received", why.to_string())
+                }
+                _ => HandshakeFailure::of("tls_protocol_error", why.to_string()),
+            }
         }
         // Browsers open connections that they do not use.
         None => {
             core.stats.aborted.inc();
             tracing::debug!(%client, %host, "the client broke off the TLS handshake: {error}");
-            ("connection_terminated", error.to_string())
+            HandshakeFailure::rejecting("connection_terminated", error.to_string())
         }
     }
 }

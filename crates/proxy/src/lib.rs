@@ -25,6 +25,7 @@
 //! | [`Rules`], [`Rule`], [`Action`], [`HostPattern`] | the action for each target |
 //! | `connect`, `opening`, `tunnel` | CONNECT: the protocol of the client, and unchanged bytes |
 //! | `intercept`, `intercepted` | TLS and HTTP in place of the server |
+//! | `learned` | hosts that a client does not allow to be intercepted |
 //! | `exchange`, `sending`, `headers`, `form`, `hops` | one request, and its response |
 //! | `outgoing`, `body`, `timed_body`, `stalled` | bodies, forwarded frame by frame |
 //! | `interim`, `expect` | interim responses, and bodies that wait for them |
@@ -61,6 +62,7 @@ mod identity;
 mod intercept;
 mod intercepted;
 mod interim;
+mod learned;
 mod limits;
 mod lingering;
 pub mod observe;
@@ -99,6 +101,7 @@ pub use checks::ChecksFull;
 pub use failure::{Failure, Refusal, Step, UpstreamFailure};
 pub use hosts::HostRow;
 pub use identity::{ClientCertificate, Identity};
+pub use learned::LearnedRow;
 pub use limits::Limits;
 pub use lucarne_net::{Network, NetworkError, special};
 pub use pattern::{HostPattern, PatternError};

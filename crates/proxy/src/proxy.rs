@@ -19,6 +19,7 @@ use crate::core::{Core, Open, Phase};
 use crate::dial::prepare;
 use crate::hosts::{HostRow, Hosts};
 use crate::identity::ClientCertificate;
+use crate::learned::{Learned, LearnedRow};
 use crate::limits::Limits;
 use crate::observe::Observer;
 use crate::records::Recorder;
@@ -85,6 +86,7 @@ impl Proxy {
             stats: Stats::default(),
             recorder: settings.recorder,
             hosts: Hosts::new(limits.hosts),
+            learned: Learned::default(),
             name: name()?,
             phase,
             open: OpenConnections::default(),
@@ -164,6 +166,11 @@ impl Proxy {
     /// Returns the hosts of recent requests, the latest first.
     pub fn hosts(&self) -> Vec<HostRow> {
         self.0.hosts.rows()
+    }
+
+    /// Returns the hosts that are tunnelled because a client rejects the proxy's certificates.
+    pub fn learned(&self) -> Vec<LearnedRow> {
+        self.0.learned.rows()
     }
 
     /// Returns the receiver of records, if there is one.

@@ -1,6 +1,7 @@
 //! Rules: permitted targets, and the action for each.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use lucarne_net::{Network, special};
 
@@ -17,6 +18,8 @@ pub enum Action {
     Intercept,
     /// Forwards the bytes unchanged.
     Tunnel,
+    /// Intercepts, and forwards the bytes of clients that reject two certificates of the proxy.
+    Learn,
 }
 
 /// An action for some hosts.
@@ -35,6 +38,8 @@ pub struct Rules {
     pub rules: Vec<Rule>,
     /// Action if no rule matches.
     pub default: Action,
+    /// Time for which [`Action::Learn`] forwards the bytes of a client to a host.
+    pub learn_for: Duration,
     /// Hosts that clients may connect to; empty allows all.
     pub allow: Vec<HostPattern>,
     /// Hosts that clients may not connect to; takes precedence over `allow`.
@@ -55,6 +60,7 @@ impl Default for Rules {
         Rules {
             rules: Vec::new(),
             default: Action::default(),
+            learn_for: Duration::from_secs(3600),
             allow: Vec::new(),
             deny: Vec::new(),
             ports: Ports::usual(),
@@ -78,7 +84,7 @@ impl Rules {
 
     /// Returns whether the action for an address can depend on the name in the ClientHello.
     pub fn need_name(&self, target: &Target) -> bool {
-        target.host.ip().is_some() && (!self.rules.is_empty() || self.default == Action::Intercept)
+        target.host.ip().is_some() && (!self.rules.is_empty() || self.default != Action::Tunnel)
     }
 
     /// Checks whether the lists permit `target`.

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::failure::Failure;
 use crate::hosts::Seen;
 use crate::interim::Interim;
+use crate::learned::Trial;
 use crate::pool::{Connection, Route};
 use crate::records::{ClientTls, Recording};
 use crate::target::Target;
@@ -43,6 +44,8 @@ pub(crate) struct FixedOrigin {
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
     pub(crate) client: ClientSide,
+    /// Trial of the interception, if the proxy learns.
+    pub(crate) trial: Option<Trial>,
     /// Connection or failure of the attempt during the client's TLS handshake, for the first
     /// request.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
@@ -140,6 +143,7 @@ impl FixedOrigin {
             http2,
             seen,
             client,
+            trial: None,
             ready: Mutex::new(ready),
             dialling: tokio::sync::Mutex::default(),
         }

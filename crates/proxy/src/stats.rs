@@ -22,6 +22,8 @@ lucarne_metrics::metrics! {
         pub(crate) tunnelled: Counter = ("tunnelled", "Connections forwarded unchanged");
         pub(crate) distrusted: Counter =
             ("distrusted", "TLS handshakes that failed because the client does not trust the CA");
+        pub(crate) learned: Counter =
+            ("learned", "Hosts that became tunnels because a client rejected two certificates");
         pub(crate) stalled: Counter =
             ("stalled", "Clients that did not finish their handshake in time");
         pub(crate) aborted: Counter =

@@ -8,6 +8,7 @@ mod fields;
 mod identities;
 mod intercept;
 mod invalid_responses;
+mod learning;
 mod opening;
 mod records;
 mod refusals;

@@ -96,9 +96,14 @@ pub struct Flags {
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub tunnel: Vec<HostPattern>,
 
-    /// Action for hosts that no rule matches: intercept or tunnel [default: intercept]
-    #[arg(long, value_name = "ACTION", value_parser = super::config::action, help_heading = "Rules")]
+    /// Action for hosts that no rule matches: intercept, tunnel, or learn (tunnel hosts for clients
+    /// that reject the interception) [default: intercept]
+    #[arg(long, value_name = "ACTION", value_parser = default_action, help_heading = "Rules")]
     pub default: Option<lucarne_proxy::Action>,
+
+    /// Time for which `learn` tunnels a host for a client [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Rules")]
+    pub learn_for: Option<Duration>,
 
     /// Allow only these hosts; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
@@ -245,6 +250,7 @@ impl Flags {
         let tunnel = self.tunnel.iter().map(|hosts| rule(hosts, Action::Tunnel));
         rules.rules.splice(0..0, intercept.chain(tunnel));
         put(&mut rules.default, self.default);
+        put(&mut rules.learn_for, self.learn_for);
         put_list(&mut rules.allow, &self.allow);
         rules.deny.extend(self.deny.iter().cloned());
         put_list(&mut rules.ports, &self.allow_port);
@@ -252,6 +258,10 @@ impl Flags {
         rules.resolve.splice(0..0, self.resolve.iter().cloned());
         rules.private |= self.allow_private;
     }
+}
+
+fn default_action(text: &str) -> Result<lucarne_proxy::Action, FlagError> {
+    Ok(KEYS.default.parse(text)?)
 }
 
 fn store_memory(text: &str) -> Result<u64, FlagError> {

@@ -11,8 +11,8 @@ use lucarne_settings::section;
 use lucarne_settings::values::parsed;
 
 use super::super::config::{
-    AccessLogFormat, Config, LeafKeys, NotAPlace, StoreKind, UnknownAction, UnknownLeafKeys,
-    UnknownStoreKind, action, place,
+    AccessLogFormat, Config, LeafKeys, NotAPlace, StoreKind, UnknownLeafKeys, UnknownStoreKind,
+    place,
 };
 use super::super::file::{KeyTypeError, key_type};
 use super::{entries, har, limits, observe, upstream};
@@ -76,9 +76,19 @@ section! {
     #[beside("`--intercept`, `--tunnel`")]
     rules: Shape = Shape::List(&Shape::Map(&entries::rule::TABLE)), "none";
 
-    /// action for hosts without a rule
+    /// action for hosts without a rule; [`learn`](../how-to/proxy.md#applications-that-pin-certificates)
+    /// is `intercept`, except for clients that reject it
     #[beside("`--default`")]
-    default: One<Action, UnknownAction> = One::new(action), "`intercept`" => rules.default;
+    default: Words<Action> = Words(&[
+        ("intercept", Action::Intercept),
+        ("tunnel", Action::Tunnel),
+        ("learn", Action::Learn),
+    ]), "`intercept`" => rules.default;
+
+    /// time for which `learn` tunnels a host for a client
+    #[beside("`--learn-for`")]
+    learnfor: Durations = Durations::within(Duration::from_secs(1), Duration::MAX), "`1h`"
+        => rules.learn_for;
 
     /// the only allowed hosts
     #[beside("`--allow`")]
