@@ -8,7 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use http::HeaderValue;
 use lucarne_mint::store::{Host, HostError, Minted};
@@ -194,10 +194,23 @@ impl Connect {
         let route = Arc::new(core.upstream.route(target, Some(host.clone())));
         let seen = core.hosts.connection(&host);
         let refused = refused.is_some();
-        let (certificate, choice) = tokio::join!(
-            certificate(&core, &host, &seen),
-            choose(&core, &route, &via, client, &offer, refused, server)
-        );
+        let verification = &core.upstream.connector.verification;
+        let known = verification.likeness(&host);
+        let known = known.is_some_and(|known| known.is_valid_at(SystemTime::now()));
+        let dial = if refused {
+            Dial::Never
+        } else if verification.resembles() && !known {
+            Dial::Always
+        } else {
+            Dial::ForProtocol
+        };
+        let choosing = choose(&core, &route, &via, client, &offer, dial, server);
+        let (certificate, choice) = if dial == Dial::Always {
+            let choice = choosing.await;
+            (certificate(&core, &host, &seen).await, choice)
+        } else {
+            tokio::join!(certificate(&core, &host, &seen), choosing)
+        };
         let minted = match certificate {
             Ok(minted) => minted,
             Err(failure) => {
@@ -317,7 +330,11 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
     let asked = Instant::now();
-    let minted = core.minter.certificate(host).await.map_err(Failure::Mint)?;
+    let minted = match core.upstream.connector.verification.likeness(host) {
+        Some(likeness) => core.minter.resembling(host, &likeness).await,
+        None => core.minter.certificate(host).await,
+    };
+    let minted = minted.map_err(Failure::Mint)?;
     seen.minted(minted.made_in);
     if !seen
         .intercepted
@@ -335,6 +352,16 @@ struct Choice {
     ready: Option<Result<Connection, Failure>>,
 }
 
+/// Condition for a connection to the server before the handshake with the client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dial {
+    Never,
+    /// If the choice of the protocol needs the protocol of the server.
+    ForProtocol,
+    /// Always: the certificate for the client copies properties of the server's certificate.
+    Always,
+}
+
 /// Chooses HTTP/2 for a client that offers it, if the server speaks HTTP/2 or the client offers
 /// nothing else. If the protocol of the server is unknown, the proxy connects to the server first,
 /// over the existing link `server` if possible. If the connection fails, each request reports the
@@ -345,17 +372,18 @@ async fn choose(
     via: &HeaderValue,
     client: SocketAddr,
     offer: &ClientOffer,
-    refused: bool,
+    dial: Dial,
     server: Option<Rewind<Link>>,
 ) -> Choice {
     let choice = |http2, ready| Choice { http2, ready };
-    if refused || !offer.http2 {
+    if dial == Dial::Never || dial == Dial::ForProtocol && !offer.http2 {
         return choice(offer.http2, None);
     }
-    if let Some(known) = core.upstream.pool.speaks_http2(route) {
+    let known = core.upstream.pool.speaks_http2(route);
+    if let (Some(known), Dial::ForProtocol) = (known, dial) {
         return choice(known || !offer.http1, None);
     }
-    let client = Some(network(client.ip()));
+    let client = offer.http2.then(|| network(client.ip()));
     let over_link = match server {
         Some(link) => Some(core.upstream.connect_over(link, route, client).await),
         None => None,

@@ -33,6 +33,7 @@
 //! | `pool`, `upstream`, `connector`, `dial` | connections to servers |
 //! | [`UpstreamRoutes`], [`UpstreamProxy`], `relay` | connections through other proxies |
 //! | [`Identity`], [`ClientCertificate`] | certificates for servers that request one |
+//! | `likeness` | properties of servers' certificates, for minted certificates |
 //! | [`Trust`], `verify`, `ending` | verification of servers, and the end of their connections |
 //! | [`observe`] | chains and SCTs of servers, and submissions to logs |
 //! | [`Failure`], [`Refusal`], [`UpstreamFailure`] | failed requests, with texts for clients |
@@ -63,6 +64,7 @@ mod intercept;
 mod intercepted;
 mod interim;
 mod learned;
+mod likeness;
 mod limits;
 mod lingering;
 pub mod observe;

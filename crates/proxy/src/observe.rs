@@ -26,6 +26,7 @@ mod view;
 mod worker;
 
 pub(crate) use filter::parameter;
+pub(crate) use names::dns_names;
 pub use observer::{ObserveError, Observer};
 pub use options::{LogListSource, ObserveOptions, SubmitTo};
 pub use routes::routes;

@@ -44,6 +44,9 @@ pub struct ProxySettings {
     pub users: Option<Users>,
     /// Limits of sizes, numbers and times.
     pub limits: Limits,
+    /// Whether minted certificates copy names, validity and kind of key of the server's
+    /// certificate.
+    pub resemble: bool,
     /// Observer that receives the servers' certificates.
     pub observer: Option<Arc<Observer>>,
     /// Receiver of TLS secrets, for decrypting recorded traffic with clients and servers. `None`
@@ -73,7 +76,10 @@ impl Proxy {
             settings.trust,
             settings.upstream_routes,
             &limits,
-            settings.observer,
+            (
+                settings.observer,
+                if settings.resemble { limits.hosts } else { 0 },
+            ),
             settings.key_log.clone(),
         )?;
         let (phase, _) = watch::channel(Phase::Running);

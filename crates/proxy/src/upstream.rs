@@ -45,18 +45,19 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
+    /// `resembled` is the number of hosts whose minted certificates resemble those of the server.
     pub(crate) fn new(
         rules: Arc<ArcSwap<Rules>>,
         trust: Trust,
         upstream_routes: UpstreamRoutes,
         limits: &Limits,
-        observer: Option<Arc<Observer>>,
+        (observer, resembled): (Option<Arc<Observer>>, usize),
         key_log: Option<Arc<dyn KeyLog>>,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let verification = Verification::new(trust, observer);
+        let verification = Verification::new(trust, observer, resembled);
         let configs = verification.verifiers().map(|verifier| {
             let mut config = builder
                 .clone()

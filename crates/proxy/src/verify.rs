@@ -3,16 +3,19 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use lru::LruCache;
 use lucarne_ct::Fingerprint;
-use lucarne_mint::store::Host;
+use lucarne_mint::store::{Host, Likeness};
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 
 use crate::certificate_summary::CertificateSummary;
+use crate::likeness::likeness;
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
 
@@ -42,6 +45,8 @@ pub(crate) struct Verification {
     /// Names and certificates of the last failures, because the error of the handshake does not
     /// contain the certificate.
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
+    /// Properties of the last certificate of each host, if minted certificates resemble them.
+    likenesses: Option<Mutex<LruCache<Host, Arc<Likeness>>>>,
 }
 
 /// Verifies the certificates of all hosts that are not insecure, or accepts any certificate of an
@@ -94,8 +99,15 @@ impl From<OtherFingerprint> for Error {
 }
 
 impl Verification {
-    pub(crate) fn new(trust: Trust, observer: Option<Arc<Observer>>) -> Arc<Self> {
+    /// Remembers the likenesses of `resembled` hosts, if this is not 0.
+    pub(crate) fn new(
+        trust: Trust,
+        observer: Option<Arc<Observer>>,
+        resembled: usize,
+    ) -> Arc<Self> {
+        let hosts = NonZeroUsize::new(resembled);
         Arc::new(Verification {
+            likenesses: hosts.map(|hosts| Mutex::new(LruCache::new(hosts))),
             trusting: Arc::new(lucarne_net::Verifier::trusting(trust.trusted.clone())),
             trust,
             observer,
@@ -151,6 +163,27 @@ impl Verification {
         }
     }
 
+    /// Returns whether minted certificates resemble those of the servers.
+    pub(crate) fn resembles(&self) -> bool {
+        self.likenesses.is_some()
+    }
+
+    /// Returns the properties of the last certificate of this host.
+    pub(crate) fn likeness(&self, host: &Host) -> Option<Arc<Likeness>> {
+        self.likenesses.as_ref()?.lock().get(host).cloned()
+    }
+
+    /// Remembers the properties of a certificate. Its names are those of the server only after a
+    /// verification of its chain.
+    fn resemble(&self, leaf: &CertificateDer<'_>, name: &ServerName<'_>, proven: bool) {
+        if let Some(likenesses) = &self.likenesses
+            && let Some(host) = host_of(name)
+            && let Some(likeness) = likeness(leaf, &host, proven)
+        {
+            likenesses.lock().put(host, Arc::new(likeness));
+        }
+    }
+
     /// Checks a certificate by its fingerprint if the host has configured fingerprints, and
     /// otherwise by its chain.
     fn verify(
@@ -171,6 +204,7 @@ impl Verification {
                 trusting.verify_server_cert(leaf, intermediates, name, ocsp, now)
             }
         };
+        self.resemble(leaf, name, verified.is_ok() && found.is_none());
         if verified.is_err() {
             self.remember(name, leaf);
         }
@@ -222,6 +256,7 @@ impl ServerCertVerifier for Verifier {
         // A second check of the host, in case a caller uses this verifier for another host.
         let is_insecure = || host_of(name).is_some_and(|host| verification.is_insecure(&host));
         if self.accepts_insecure && is_insecure() {
+            verification.resemble(leaf, name, false);
             return Ok(ServerCertVerified::assertion());
         }
         verification.verify(leaf, intermediates, name, ocsp, now)
@@ -268,6 +303,7 @@ mod tests {
                 fingerprints: vec![("pinned.insecure.test".parse().unwrap(), fingerprint)],
             },
             None,
+            0,
         );
         let verifiers = verification.verifiers();
         let unreadable = CertificateDer::from(b"garbage".to_vec());

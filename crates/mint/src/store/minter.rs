@@ -1,10 +1,12 @@
 //! Certificates of one CA for requested hosts.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use moka::sync::Cache;
 use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -12,14 +14,17 @@ use super::minted::{CertificateFields, DEFAULT_ALPN, Minted};
 use super::pool::KeyPool;
 use super::server_certificate::ServerCertificate;
 use super::{
-    CertificateStore, Clock, Fingerprint, Generate, Host, OwnCertificate, StoreError, StoreKey,
-    StoreStats,
+    CertificateStore, Clock, Fingerprint, Generate, Host, Likeness, NoStore, OwnCertificate,
+    StoreError, StoreKey, StoreOptions, StoreStats,
 };
 use crate::{Authority, KeyPair, KeyType, MintError, Time};
 
 /// Time by which certificates are backdated, for clients whose clocks are slow by hours or have the
 /// date of the day before.
 const BACKDATE: Duration = Duration::from_secs(2 * 86_400);
+
+/// Limit of certificates in memory that resemble others.
+const RESEMBLING: u64 = 1024;
 
 /// Number of slow (RSA) keys that are generated in advance.
 const KEYS_AHEAD: usize = 8;
@@ -78,11 +83,16 @@ pub struct Minter {
     own: ArcSwap<Vec<OwnCertificate>>,
     store: Arc<dyn CertificateStore>,
     mint: Arc<LeafMinter>,
+    /// Certificates that resemble others. Their validity does not follow the rules of a store.
+    resembling: Cache<StoreKey, (Arc<Likeness>, Arc<Minted>)>,
+    unstored: NoStore,
 }
 
 /// The current CA.
 struct Issuer {
     authority: Authority,
+    /// End of its certificate in Unix seconds.
+    ends: i64,
     fingerprint: Fingerprint,
     generate: Generate,
 }
@@ -91,8 +101,8 @@ struct Issuer {
 struct LeafMinter {
     options: MintOptions,
     keys: Arc<KeyPool>,
-    /// The shared key, after it was generated.
-    shared: Mutex<Option<Arc<KeyPair>>>,
+    /// The shared key of each kind, after it was generated.
+    shared: Mutex<HashMap<KeyType, Arc<KeyPair>>>,
 }
 
 impl Minter {
@@ -125,6 +135,8 @@ impl Minter {
             own: ArcSwap::default(),
             store,
             mint,
+            resembling: Cache::new(RESEMBLING),
+            unstored: NoStore::new(&StoreOptions::default()),
         })
     }
 
@@ -147,6 +159,39 @@ impl Minter {
             key_type: self.mint.options.key_type,
         };
         self.store.fetch(&key, issuer.generate.clone()).await
+    }
+
+    /// Returns a certificate for a host that resembles another certificate, possibly an expired
+    /// one. An [`OwnCertificate`] has precedence, as in [`certificate`](Self::certificate).
+    /// Certificates with RSA keys share a key of each size.
+    ///
+    /// # Errors
+    /// The errors of [`certificate`](Self::certificate).
+    pub async fn resembling(
+        &self,
+        host: &Host,
+        likeness: &Arc<Likeness>,
+    ) -> Result<Arc<Minted>, StoreError> {
+        if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
+            return Ok(own);
+        }
+        let issuer = self.issuer.load_full();
+        let key = StoreKey {
+            ca: issuer.fingerprint,
+            host: host.clone(),
+            key_type: likeness.key_type.unwrap_or(self.mint.options.key_type),
+        };
+        if let Some((known, minted)) = self.resembling.get(&key)
+            && known == *likeness
+        {
+            return Ok(minted);
+        }
+        let (mint, copied) = (self.mint.clone(), likeness.clone());
+        let generate: Generate = Arc::new(move |key| mint.resembling(&issuer, key, &copied));
+        let minted = self.unstored.fetch(&key, generate).await?;
+        let entry = (likeness.clone(), minted.clone());
+        self.resembling.insert(key, entry);
+        Ok(minted)
     }
 
     /// Issues from `ca` from now on. Certificates of the earlier CA are not used for new
@@ -174,9 +219,14 @@ impl Minter {
         &self.mint.options
     }
 
-    /// Returns the statistics of the store.
+    /// Returns the statistics of the store. Certificates that resemble others count as created.
     pub fn stats(&self) -> StoreStats {
-        self.store.stats()
+        let (stored, others) = (self.store.stats(), self.unstored.stats());
+        StoreStats {
+            generated: stored.generated + others.generated,
+            errors: stored.errors + others.errors,
+            ..stored
+        }
     }
 }
 
@@ -190,6 +240,7 @@ impl Issuer {
         Ok(Issuer {
             fingerprint: Fingerprint::of(authority.cert_der()),
             generate: Arc::new(move |key| mint.certificate(&issuing, ca_ends, &key.host)),
+            ends: Time::from(ca_ends).unix(),
             authority,
         })
     }
@@ -218,12 +269,42 @@ impl LeafMinter {
             not_after: (now + life).into(),
             key: &key,
         };
+        self.issue(ca, &certificate)
+    }
+
+    /// Creates a certificate that resembles another one, but is not valid beyond the end of the
+    /// CA's certificate. Blocks while its key is generated.
+    fn resembling(
+        &self,
+        issuer: &Issuer,
+        key: &StoreKey,
+        likeness: &Likeness,
+    ) -> Result<Minted, MintError> {
+        let key = match key.key_type {
+            kind @ KeyType::Rsa(_) => self.shared_key(kind)?,
+            kind if self.options.leaf_key == LeafKey::Shared => self.shared_key(kind)?,
+            kind => Arc::new(KeyPair::generate(kind)?),
+        };
+        let certificate = ServerCertificate {
+            names: &likeness.names,
+            not_before: likeness.not_before,
+            not_after: Time::from_unix(likeness.not_after.unix().min(issuer.ends)),
+            key: &key,
+        };
+        self.issue(&issuer.authority, &certificate)
+    }
+
+    fn issue(
+        &self,
+        ca: &Authority,
+        certificate: &ServerCertificate<'_>,
+    ) -> Result<Minted, MintError> {
         let leaf = certificate.issue(ca)?;
         let chain = ca.chain(leaf).into_certificates();
         Minted::new(
             chain.into_iter().map(CertificateDer::from).collect(),
             CertificateDer::from(ca.cert_der().to_vec()),
-            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_pkcs8()?)),
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certificate.key.to_pkcs8()?)),
             &self.options.alpn,
         )
     }
@@ -231,15 +312,18 @@ impl LeafMinter {
     fn key(&self) -> Result<Arc<KeyPair>, MintError> {
         match self.options.leaf_key {
             LeafKey::PerCertificate => Ok(Arc::new(self.keys.take()?)),
-            LeafKey::Shared => {
-                let mut shared = self.shared.lock();
-                if let Some(key) = &*shared {
-                    return Ok(key.clone());
-                }
-                let key = KeyPair::generate(self.options.key_type)?;
-                Ok(shared.insert(Arc::new(key)).clone())
-            }
+            LeafKey::Shared => self.shared_key(self.options.key_type),
         }
+    }
+
+    fn shared_key(&self, kind: KeyType) -> Result<Arc<KeyPair>, MintError> {
+        let mut shared = self.shared.lock();
+        if let Some(key) = shared.get(&kind) {
+            return Ok(key.clone());
+        }
+        let key = Arc::new(KeyPair::generate(kind)?);
+        shared.insert(kind, key.clone());
+        Ok(key)
     }
 }
 

@@ -12,6 +12,7 @@ mod learning;
 mod opening;
 mod records;
 mod refusals;
+mod resembling;
 mod semantics;
 mod stalls;
 mod streams;

@@ -117,7 +117,7 @@ async fn tunnels_and_upgrades_are_recorded_at_their_end() {
     let url = format!("http://{}/socket", plain.address);
     socket(client::http1_over(stream).await, &url).await;
     let record = proxy.next().await;
-    assert_eq!((record.status, record.url), (Some(101), url));
+    assert_eq!((record.status, &record.url), (Some(101), &url));
     assert!(
         record.request_bytes > 0 && record.response_bytes > 0,
         "{record:?}"

@@ -24,6 +24,8 @@ pub(super) struct Config {
     pub(super) key_type: KeyType,
     pub(super) leaf_keys: Option<LeafKeys>,
     pub(super) lifetime: Duration,
+    /// Minted certificates resemble those of the servers.
+    pub(super) resemble: bool,
     pub(super) store: Option<StoreKind>,
     pub(super) store_directory: Option<PathBuf>,
     /// Memory limit of the store in bytes.
@@ -175,6 +177,7 @@ impl Default for Config {
             key_type: KeyType::EcdsaP256,
             leaf_keys: None,
             lifetime: MintOptions::default().lifetime,
+            resemble: false,
             store: None,
             store_directory: None,
             store_memory: StoreOptions::default().max_bytes,

@@ -65,6 +65,10 @@ pub struct Flags {
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Certificates")]
     pub lifetime: Option<Duration>,
 
+    /// Copy names, validity and key type of the server's certificate into minted certificates
+    #[arg(long, help_heading = "Certificates")]
+    pub resemble: bool,
+
     /// Store of certificates: memory, disk, layered or none [default: memory; with
     /// --store-directory: layered]
     #[arg(long, value_name = "KIND", help_heading = "Certificates")]
@@ -200,6 +204,7 @@ impl Flags {
         put(&mut config.key_type, self.key_type);
         put(&mut config.leaf_keys, self.leaf_key.map(Some));
         put(&mut config.lifetime, self.lifetime);
+        config.resemble |= self.resemble;
         put(&mut config.store, self.store.map(Some));
         put(
             &mut config.store_directory,

@@ -60,6 +60,7 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
         observer: Some(observer.clone()),
         key_log: open::key_log()?,
         recorder,
+        resemble: config.resemble,
     })
     .context("TLS cannot be set up")?;
     let addresses = addresses(&listeners)?;

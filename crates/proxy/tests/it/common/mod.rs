@@ -49,6 +49,7 @@ pub(crate) struct Setup {
     pub(crate) upstream_routes: UpstreamRoutes,
     pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) resemble: bool,
     /// The CA of the servers behind the proxy.
     pub(crate) world: Authority,
 }
@@ -71,6 +72,7 @@ impl Setup {
             upstream_routes: UpstreamRoutes::default(),
             key_log: None,
             recorder: None,
+            resemble: false,
             world: authority("The World"),
         }
     }
@@ -99,6 +101,7 @@ impl Setup {
             observer: None,
             key_log: self.key_log,
             recorder: self.recorder,
+            resemble: self.resemble,
         })
         .unwrap();
         let address = listener.local_addr().unwrap();

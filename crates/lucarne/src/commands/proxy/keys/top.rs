@@ -51,6 +51,11 @@ section! {
     lifetime: Durations = Durations::within(Duration::from_nanos(1), Duration::MAX), "`720h`"
         => lifetime;
 
+    /// minted certificates copy the [properties of the server's
+    /// certificate](../how-to/proxy.md#certificates-that-resemble-those-of-the-servers)
+    #[beside("`--resemble`")]
+    resemble: Boolean = Boolean, "`false`" => resemble;
+
     /// `memory`, `disk`, `layered` (both), or `none` (a new certificate for each connection, for
     /// comparisons)
     #[beside("`--store`")]
