@@ -5,30 +5,27 @@
 //! waits for client and server at the same time. The rules apply to a ClientHello whenever it
 //! arrives, even in a connection that is then forwarded.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::HeaderValue;
 use lucarne_mint::store::{Host, HostError, Minted};
-use lucarne_net::{alert_name, explain_client, tls_error};
-use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use crate::checks::network;
 use crate::core::Core;
 use crate::failure::Failure;
+use crate::handshake::{HandshakeFailure, failed, handshake};
 use crate::hosts::Seen;
 use crate::intercepted;
 use crate::learned::Trial;
 use crate::opening::{Opening, Second, ended, recognise};
 use crate::pool::{Connection, Route};
-use crate::records::{ClientTls, RecordAction, Recording};
+use crate::records::{ClientTls, RecordAction};
 use crate::relay::Link;
 use crate::rules::Action;
 use crate::session::{ClientSide, FixedOrigin, Session};
@@ -56,7 +53,7 @@ impl Connect {
                     Ok(start) => Box::pin(self.take(start, server)).await,
                     Err(HelloError::Io(error)) => {
                         let failure = failed(&self.core, self.client, &self.target.host, &error);
-                        record(self.recording, failure);
+                        failure.record(self.recording);
                     }
                     Err(why) => {
                         let Connect { client, target, .. } = &self;
@@ -66,7 +63,7 @@ impl Connect {
                             "the TLS handshake with the client failed: {why}"
                         );
                         let failure = HandshakeFailure::of("connection_timeout", why.to_string());
-                        record(self.recording, failure);
+                        failure.record(self.recording);
                     }
                 };
             }
@@ -184,6 +181,18 @@ impl Connect {
             return self.tunnel(io, server).await;
         }
         start.io.forget();
+        let hello = Hello {
+            start,
+            offer,
+            host,
+            refused: refused.is_some(),
+            learns: action == Action::Learn,
+        };
+        self.terminate(hello, server).await;
+    }
+
+    /// Terminates a TLS connection in place of the server.
+    async fn terminate(self, hello: Hello, server: Option<Rewind<Link>>) {
         let Connect {
             core,
             client,
@@ -191,9 +200,15 @@ impl Connect {
             via,
             recording,
         } = self;
+        let Hello {
+            start,
+            offer,
+            host,
+            refused,
+            learns,
+        } = hello;
         let route = Arc::new(core.upstream.route(target, Some(host.clone())));
         let seen = core.hosts.connection(&host);
-        let refused = refused.is_some();
         let verification = &core.upstream.connector.verification;
         let known = verification.likeness(&host);
         let known = known.is_some_and(|known| known.is_valid_at(SystemTime::now()));
@@ -217,13 +232,12 @@ impl Connect {
                 core.stats.failed(failure.kind());
                 tracing::warn!(%client, %host, "{failure}");
                 let failure = HandshakeFailure::of(failure.kind(), failure.to_string());
-                return record(recording, failure);
+                return failure.record(recording);
             }
         };
         // A client may end its connection because the server failed.
         let server_failed = refused || matches!(choice.ready, Some(Err(_)));
-        let trial =
-            (action == Action::Learn && !server_failed).then(|| Trial::new(&core, client, &host));
+        let trial = (learns && !server_failed).then(|| Trial::new(&core, client, &host));
         let stream = match handshake(&core, client, &host, start, &minted, choice.http2).await {
             Ok(stream) => stream,
             Err(failure) => {
@@ -232,7 +246,7 @@ impl Connect {
                     Some(trial) => trial.void(),
                     None => {}
                 }
-                return record(recording, failure);
+                return failure.record(recording);
             }
         };
         core.stats.intercepted.inc();
@@ -298,6 +312,17 @@ enum HelloError {
     Io(#[from] std::io::Error),
     #[error("the client did not finish its ClientHello in time")]
     Late,
+}
+
+/// A ClientHello that the proxy responds to.
+struct Hello {
+    start: StartHandshake<Rewind>,
+    offer: ClientOffer,
+    host: Host,
+    /// The rules refuse the host: each request gets an error.
+    refused: bool,
+    /// The proxy learns from a rejected certificate.
+    learns: bool,
 }
 
 /// Name and protocols that a ClientHello offers.
@@ -401,137 +426,5 @@ async fn choose(
             choice(true, None)
         }
         ready => choice(!offer.http1, Some(ready)),
-    }
-}
-
-async fn handshake(
-    core: &Core,
-    client: SocketAddr,
-    host: &Host,
-    start: StartHandshake<Rewind>,
-    minted: &Minted,
-    http2: bool,
-) -> Result<TlsStream<Rewind>, HandshakeFailure> {
-    let mut config = if http2 {
-        minted.server_config.clone()
-    } else {
-        http1_only(start.client_hello().alpn().is_some(), minted)
-    };
-    if let Some(key_log) = &core.key_log {
-        Arc::make_mut(&mut config).key_log = key_log.clone();
-    }
-    match timeout(core.limits.handshake, start.into_stream(config)).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(failed(core, client, host, &error)),
-        Err(_) => {
-            core.stats.stalled.inc();
-            let why = "the client did not finish its TLS handshake in time";
-            tracing::info!(%client, %host, "{why}");
-            Err(HandshakeFailure::of("connection_timeout", why.to_owned()))
-        }
-    }
-}
-
-/// Returns TLS settings that do not offer HTTP/2, with the same certificate. `matters` is `true` if
-/// the client offers protocols by ALPN.
-fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
-    if !matters {
-        return minted.server_config.clone();
-    }
-    let mut config = ServerConfig::clone(&minted.server_config);
-    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-    Arc::new(config)
-}
-
-/// A handshake with a client that failed.
-struct HandshakeFailure {
-    kind: &'static str,
-    why: String,
-    /// Whether the client may have rejected the certificate.
-    rejects: bool,
-}
-
-impl HandshakeFailure {
-    fn of(kind: &'static str, why: String) -> Self {
-        HandshakeFailure {
-            kind,
-            why,
-            rejects: false,
-        }
-    }
-
-    fn rejecting(kind: &'static str, why: String) -> Self {
-        HandshakeFailure {
-            rejects: true,
-            ..Self::of(kind, why)
-        }
-    }
-}
-
-/// Ends the record of a failed handshake.
-fn record(recording: Option<Box<Recording>>, failure: HandshakeFailure) {
-    if let Some(mut recording) = recording {
-        recording.broke(failure.kind, failure.why);
-    }
-}
-
-/// Logs a handshake that failed on the client's side, and returns the failure. Most clients fail
-/// because they do not trust the CA.
-fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) -> HandshakeFailure {
-    use rustls::AlertDescription::{
-        BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, UnknownCA,
-        UnsupportedCertificate,
-    };
-    use rustls::PeerIncompatible::{
-        SignatureAlgorithmsExtensionRequired, SupportedVersionsExtensionRequired, Tls12NotOffered,
-        Tls12NotOfferedOrEnabled,
-    };
-    match tls_error(error) {
-        Some(rustls::Error::AlertReceived(
-            alert @ (BadCertificate | CertificateUnknown | UnknownCA),
-        )) => {
-            core.stats.distrusted.inc();
-            tracing::info!(
-                %client,
-                %host,
-                "the client does not trust the proxy's CA (alert {}): install the certificate \
-                 that GET /ca.pem gives, or forward the host by a rule (action: tunnel)",
-                alert_name(*alert)
-            );
-            let why = format!(
-                "The client ended the handshake (alert {}).",
-                alert_name(*alert)
-            );
-            HandshakeFailure::rejecting("tls_alert_received", why)
-        }
-        Some(rustls::Error::PeerIncompatible(
-            SignatureAlgorithmsExtensionRequired
-            | SupportedVersionsExtensionRequired
-            | Tls12NotOffered
-            | Tls12NotOfferedOrEnabled,
-        )) => {
-            let why = "the client speaks neither TLS 1.2 nor TLS 1.3";
-            tracing::info!(%client, %host, "{why}: forward the host by a rule (action: tunnel)");
-            HandshakeFailure::of("tls_protocol_error", why.to_owned())
-        }
-        Some(other) => {
-            let why = explain_client(other);
-            tracing::info!(%client, %host, "the TLS handshake with the client failed: {why}");
-            match other {
-                rustls::Error::AlertReceived(
-                    UnsupportedCertificate | CertificateRevoked | CertificateExpired,
-                ) => HandshakeFailure::rejecting("tls_alert_received", why.to_string()),
-                rustls::Error::AlertReceived(_) => {
-                    HandshakeFailure::of("tls_alert_received", why.to_string())
-                }
-                _ => HandshakeFailure::of("tls_protocol_error", why.to_string()),
-            }
-        }
-        // Browsers open connections that they do not use.
-        None => {
-            core.stats.aborted.inc();
-            tracing::debug!(%client, %host, "the client broke off the TLS handshake: {error}");
-            HandshakeFailure::rejecting("connection_terminated", error.to_string())
-        }
     }
 }

@@ -24,7 +24,7 @@
 //! | [`Target`], [`Ports`], [`Network`], [`special`] | the host of a request, ports and addresses |
 //! | [`Rules`], [`Rule`], [`Action`], [`HostPattern`] | the action for each target |
 //! | `connect`, `opening`, `tunnel` | CONNECT: the protocol of the client, and unchanged bytes |
-//! | `intercept`, `intercepted` | TLS and HTTP in place of the server |
+//! | `intercept`, `handshake`, `intercepted` | TLS and HTTP in place of the server |
 //! | `learned` | hosts that a client does not allow to be intercepted |
 //! | `exchange`, `sending`, `headers`, `form`, `hops` | one request, and its response |
 //! | `outgoing`, `body`, `timed_body`, `stalled` | bodies, forwarded frame by frame |
@@ -56,6 +56,7 @@ mod exchange;
 mod expect;
 mod failure;
 mod form;
+mod handshake;
 mod headers;
 mod hops;
 mod hosts;

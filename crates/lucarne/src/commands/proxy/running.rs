@@ -9,7 +9,7 @@ use lucarne_mint::CaDirectory;
 use lucarne_mint::store::Minter;
 use lucarne_net::counted;
 use lucarne_proxy::observe::Observer;
-use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
+use lucarne_proxy::{Admin, Proxy, ProxySettings, Recorder, Trust, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -50,19 +50,14 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
     // The sockets open last: until then, clients are refused at once instead of waiting.
     let listeners = bind_all(&config.listen)?;
     let recorder = files.recorder(&config, options.live());
-    let proxy = Proxy::new(ProxySettings {
-        minter: minter.clone(),
+    let proxy = proxy(
+        &config,
+        minter.clone(),
         trust,
         upstream_routes,
-        rules: config.rules.clone(),
-        users: open::users(&config.users)?,
-        limits: config.limits.clone(),
-        observer: Some(observer.clone()),
-        key_log: open::key_log()?,
+        &observer,
         recorder,
-        resemble: config.resemble,
-    })
-    .context("TLS cannot be set up")?;
+    )?;
     let addresses = addresses(&listeners)?;
     let admin = match &config.admin {
         Some(place) => {
@@ -107,6 +102,29 @@ pub(super) async fn run(config: Config, options: &Options, logging: &Logging) ->
     files.flush();
     tracing::info!("stopped");
     served.context("the proxy cannot accept connections")
+}
+
+fn proxy(
+    config: &Config,
+    minter: Arc<Minter>,
+    trust: Trust,
+    upstream_routes: UpstreamRoutes,
+    observer: &Arc<Observer>,
+    recorder: Option<Arc<Recorder>>,
+) -> Result<Proxy> {
+    Proxy::new(ProxySettings {
+        minter,
+        trust,
+        upstream_routes,
+        rules: config.rules.clone(),
+        users: open::users(&config.users)?,
+        limits: config.limits.clone(),
+        observer: Some(observer.clone()),
+        key_log: open::key_log()?,
+        recorder,
+        resemble: config.resemble,
+    })
+    .context("TLS cannot be set up")
 }
 
 /// Returns the load of the proxy on one line, for the service manager.

@@ -52,7 +52,7 @@ section! {
         => lifetime;
 
     /// minted certificates copy the [properties of the server's
-    /// certificate](../how-to/proxy.md#certificates-that-resemble-those-of-the-servers)
+    /// certificate](../how-to/proxy.md#resembling-certificates)
     #[beside("`--resemble`")]
     resemble: Boolean = Boolean, "`false`" => resemble;
 
@@ -81,7 +81,7 @@ section! {
     #[beside("`--intercept`, `--tunnel`")]
     rules: Shape = Shape::List(&Shape::Map(&entries::rule::TABLE)), "none";
 
-    /// action for hosts without a rule; [`learn`](../how-to/proxy.md#applications-that-pin-certificates)
+    /// action for hosts without a rule; [`learn`](../how-to/proxy.md#pinned-certificates)
     /// is `intercept`, except for clients that reject it
     #[beside("`--default`")]
     default: Words<Action> = Words(&[

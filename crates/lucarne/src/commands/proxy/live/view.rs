@@ -199,7 +199,7 @@ fn requests(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> 
         let text = format!(
             " {:<8} {:<15} {:<9} {:>8} {} {} {}",
             record.clock(),
-            record.client.ip().to_string(),
+            record.client.ip(),
             record.action.name(),
             time(Duration::from_secs_f64(record.duration_ms / 1e3)),
             record.outcome(),
