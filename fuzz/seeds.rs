@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validator};
+use lucarne_ct::{
+    Certificate, Chain, EntryKind, Policy, Roots, SignedTreeHead, TileLeaf, Validator,
+};
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 use lucarne_signer::Head;
@@ -52,6 +54,8 @@ fn texts(seeds: &mut Seeds) -> Outcome {
         let note = key.sign_checkpoint(ORIGIN, size, &root, timestamp)?;
         seeds.add("note", &note);
         seeds.add("signed_checkpoint", &note);
+        let sth = SignedTreeHead::of_checkpoint(note.as_bytes(), ORIGIN, &key.log_id())?;
+        seeds.add("signed_checkpoint", sth.to_json());
         let text = note.split_inclusive('\n').take(3).collect::<String>();
         seeds.add("checkpoint", &text);
         seeds.add("checkpoint", format!("{text}extension\n"));

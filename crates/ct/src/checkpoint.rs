@@ -3,6 +3,7 @@
 
 use base64_simd::STANDARD;
 use lucarne_tlog::{Checkpoint, Hash, InvalidSignature, NoteError, NoteSignature, SignedNote};
+use serde::Deserialize;
 
 use crate::public_key::{KeyError, LogId, PublicKey};
 
@@ -48,6 +49,9 @@ pub enum CheckpointError {
          {0}"
     )]
     NoTimestamp(usize),
+    /// The bytes are not a response to `get-sth`; the reason.
+    #[error("not a signed tree head: {0}")]
+    Json(String),
     /// The ML-DSA-44 signature with the log's name and key does not verify.
     #[error("the log's second signature on the checkpoint does not verify: {0}")]
     Second(#[from] InvalidSignature),
@@ -103,6 +107,31 @@ impl SignedTreeHead {
         })
     }
 
+    /// Parses a response to `get-sth` (RFC 6962, section 4.3), and verifies its signature. The
+    /// origin is empty.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Json`], [`CheckpointError::Signature`].
+    pub fn verify_json(json: &[u8], key: &PublicKey) -> Result<Self, CheckpointError> {
+        let wrong = |why: &str| CheckpointError::Json(why.to_owned());
+        let parsed: TreeHead =
+            serde_json::from_slice(json).map_err(|error| wrong(&error.to_string()))?;
+        let root = Hash::from_base64(&parsed.sha256_root_hash);
+        let root = root.ok_or_else(|| wrong("`sha256_root_hash` is not 32 bytes in base64"))?;
+        let signature = STANDARD.decode_to_vec(parsed.tree_head_signature);
+        let signature = signature.map_err(|_| wrong("`tree_head_signature` is not base64"))?;
+        let (size, timestamp) = (parsed.tree_size, parsed.timestamp);
+        if !key.verify(&tree_head(timestamp, size, &root), &signature) {
+            return Err(CheckpointError::Signature);
+        }
+        let origin = String::new();
+        Ok(Self {
+            checkpoint: Checkpoint { origin, size, root },
+            timestamp,
+            signature,
+        })
+    }
+
     /// Returns the response to `get-sth` (RFC 6962, section 4.3).
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
@@ -117,6 +146,15 @@ impl SignedTreeHead {
         json.extend_from_slice(b"\"}");
         json
     }
+}
+
+/// The fields of a response to `get-sth`.
+#[derive(Deserialize)]
+struct TreeHead {
+    tree_size: u64,
+    timestamp: u64,
+    sha256_root_hash: String,
+    tree_head_signature: String,
 }
 
 /// Verifies the checkpoints of one log.
@@ -275,6 +313,15 @@ mod tests {
         let note = key.sign_checkpoint(ORIGIN, 3, &root, 5000).unwrap();
         let note = format!("{note}— witness.example AAAAAAAAAAAA\n");
         let sth = SignedTreeHead::of_checkpoint(note.as_bytes(), ORIGIN, &key.log_id()).unwrap();
+        let verifier = PublicKey::from_spki(key.public_key_spki()).unwrap();
+        let verified = SignedTreeHead::verify_json(&sth.to_json(), &verifier).unwrap();
+        let (found, root_of) = (verified.checkpoint.size, verified.checkpoint.root);
+        assert_eq!((found, root_of, verified.timestamp), (3, root, 5000));
+        let other = String::from_utf8(sth.to_json())
+            .unwrap()
+            .replace(":3,", ":4,");
+        let refused = SignedTreeHead::verify_json(other.as_bytes(), &verifier);
+        assert_eq!(refused, Err(CheckpointError::Signature));
         let json: serde_json::Value = serde_json::from_slice(&sth.to_json()).unwrap();
         assert_eq!(
             (&json["tree_size"], &json["timestamp"]),
@@ -291,7 +338,6 @@ mod tests {
         signed.extend([0, 0, 0, 0, 0, 0, 0x13, 0x88]);
         signed.extend([0, 0, 0, 0, 0, 0, 0, 3]);
         signed.extend(root.0);
-        let verifier = PublicKey::from_spki(key.public_key_spki()).unwrap();
         assert!(verifier.verify(&signed, &bytes("tree_head_signature")));
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use base64_simd::STANDARD;
+use lucarne_tlog::{Hash, leaf_hash};
 use serde::Deserialize;
 
 use crate::entry::SignedEntry;
@@ -128,6 +129,12 @@ impl Sct {
         } else {
             Err(SctError::Signature)
         }
+    }
+
+    /// Returns the hash of the leaf that the log promised for this entry. The bytes of a
+    /// MerkleTreeLeaf are the signed bytes of the SCT (RFC 6962, sections 3.2 and 3.4).
+    pub fn leaf_hash(&self, signed: &SignedEntry) -> Hash {
+        leaf_hash(&signed_data(self.timestamp, signed, &self.extensions))
     }
 
     /// Parses a SignedCertificateTimestamp (RFC 6962, section 3.2).
