@@ -103,8 +103,8 @@ impl Admin {
             let shown = self.0.clone();
             tokio::spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let shown = shown.clone();
-                    async move { Ok::<_, Infallible>(respond(&shown, &request).map(Full::new)) }
+                    let (shown, request) = (shown.clone(), request.map(drop));
+                    async move { Ok::<_, Infallible>(respond_apart(shown, request).await) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -116,6 +116,13 @@ impl Admin {
             });
         }
     }
+}
+
+/// Responds on a thread that may block: pages can read the inventory on a disk.
+async fn respond_apart(shown: Arc<AdminState>, request: Request<()>) -> Response<Full<Bytes>> {
+    let response = tokio::task::spawn_blocking(move || respond(&shown, &request)).await;
+    let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the page failed\n");
+    response.unwrap_or_else(failed).map(Full::new)
 }
 
 fn respond<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
@@ -131,7 +138,7 @@ fn respond<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
     let path = request.uri().path();
     match path {
         "/" => page(shown),
-        "/health" => text(StatusCode::OK, "ok\n"),
+        "/health" => health(shown),
         "/ca.pem" => typed("application/x-pem-file", shown.proxy.ca_pem()),
         "/hosts.json" => hosts(shown),
         "/requests" => redirect("/requests/"),
@@ -141,6 +148,17 @@ fn respond<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
         _ => observed(shown, request)
             .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "no such page\n")),
     }
+}
+
+/// Responds with 200 while the proxy runs. The lines after the first are problems of the observer,
+/// which do not affect traffic.
+fn health(shown: &AdminState) -> Response<Bytes> {
+    let troubles = shown
+        .observer
+        .iter()
+        .flat_map(|observer| observer.troubles());
+    let lines: Vec<_> = std::iter::once("ok".to_owned()).chain(troubles).collect();
+    typed("text/plain; charset=utf-8", lines.join("\n") + "\n")
 }
 
 fn observed<B>(shown: &AdminState, request: &Request<B>) -> Option<Response<Bytes>> {

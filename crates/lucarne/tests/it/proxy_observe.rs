@@ -276,3 +276,68 @@ fn a_log_list_that_hangs_at_start_does_not_keep_the_proxy_from_stopping() {
     );
     assert!(proxy.stop(EVENT_TIMEOUT).unwrap().success());
 }
+
+#[test]
+fn the_inventory_survives_a_restart_and_a_newer_one_stops_the_start() {
+    let directory = temp_dir();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("log_list.json"), log_list()).unwrap();
+    fs::write(path("root.pem"), pki().root.certificate_pem()).unwrap();
+    let yaml = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nprivate: true\nupstream:\n  ca: root.pem\n\
+                observe:\n  loglist: log_list.json\n  database: inventory.sqlite\n";
+    fs::write(path("proxy.yaml"), yaml).unwrap();
+    let arguments = ["proxy", "--no-ui", "--config", "proxy.yaml"];
+    let start = || {
+        let mut proxy = Launch::new(LUCARNE)
+            .directory(directory.path())
+            .args(arguments)
+            .spawn()
+            .unwrap();
+        let listen = address(&mut proxy, "proxy on http://");
+        let page = format!("http://{}/", address(&mut proxy, "page on http://"));
+        (proxy, listen, Client::new(page))
+    };
+    let inventory = async |page: &Client| -> Value {
+        let found: Response = page.get("observed/inventory.json").await.unwrap();
+        found.json().unwrap()
+    };
+    let (mut proxy, listen, page) = start();
+    let ca = fs::read_to_string(path("lucarne-ca/ca.pem")).unwrap();
+    let port = server("localhost", &[1, 2]);
+    assert_has(&through(&listen, &ca, "localhost", port), "hello");
+    run(eventually("the host is in the inventory", async || {
+        inventory(&page).await["matching"] == 1
+    }));
+    proxy.stop(EVENT_TIMEOUT).unwrap();
+
+    let (mut proxy, _, page) = start();
+    run(async {
+        let found = inventory(&page).await;
+        assert_eq!(found["rows"][0]["host"], "localhost", "{found:#}");
+        assert_eq!(found["rows"][0]["standing"], "good");
+        let health = page.get("health").await.unwrap();
+        assert_eq!((health.status, health.text().as_str()), (200, "ok\n"));
+        let metrics = page.get("metrics").await.unwrap().text();
+        assert_has(
+            &metrics,
+            "lucarne_proxy_observed_inventory{what=\"certificates\"} 1",
+        );
+    });
+    proxy.stop(EVENT_TIMEOUT).unwrap();
+
+    let database = rusqlite::Connection::open(path("inventory.sqlite")).unwrap();
+    database.pragma_update(None, "user_version", 7).unwrap();
+    drop(database);
+    let (code, output) = crate::common::lucarne(directory.path(), &arguments);
+    assert_eq!(code, 1, "{output}");
+    assert_has(&output, "`observe.database`: ");
+    assert_has(&output, "has version 7, and this program reads version 1");
+    let webhook = yaml.replace(
+        "database: inventory.sqlite",
+        "webhook: https://hook.example/",
+    );
+    fs::write(path("proxy.yaml"), webhook).unwrap();
+    let (code, output) = crate::common::lucarne(directory.path(), &arguments);
+    assert_eq!(code, 1, "{output}");
+    assert_has(&output, "set `observe.database`");
+}

@@ -263,7 +263,7 @@ fn presented(
 }
 
 /// Returns the entries that logs may have signed for the certificate, if its issuer is known.
-fn entries(leaf: &Certificate<'_>, path: &Path, staple: &Staple) -> LoggedEntries {
+pub(crate) fn entries(leaf: &Certificate<'_>, path: &Path, staple: &Staple) -> LoggedEntries {
     let issuer = path.issuer.as_ref();
     let issuer = issuer.and_then(|issuer| Certificate::parse(&issuer.der).ok());
     let issuer = issuer.as_ref().ok_or(if path.is_namesake {

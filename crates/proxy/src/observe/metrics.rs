@@ -27,7 +27,7 @@ pub(crate) struct OutcomeLabels {
 }
 
 lucarne_metrics::metrics! {
-    #[derive(Debug)]
+    #[derive(Clone, Debug)]
     pub(crate) struct Metrics, prefix "lucarne_proxy_observed" {
         pub(crate) handshakes: Counter =
             ("handshakes", "Handshakes with servers whose certificates were checked");
@@ -44,6 +44,8 @@ lucarne_metrics::metrics! {
         pub(crate) hosts_held: Gauge = ("hosts_held", "Hosts that are remembered");
         pub(crate) certificates_held: Gauge =
             ("certificates_held", "Certificates that are remembered");
+        pub(crate) inventory: Family<KindLabels, Gauge> =
+            ("inventory", "Rows of the inventory in the database");
         pub(crate) logs: Gauge = ("log_list_logs", "Logs of the log list that can be used");
         pub(crate) list_failures: Counter =
             ("log_list_failures", "Attempts to read the log list again that failed");
@@ -52,7 +54,13 @@ lucarne_metrics::metrics! {
 
 impl Metrics {
     pub(crate) fn drop(&self, what: &'static str) {
-        self.dropped.get_or_create(&KindLabels { what }).inc();
+        self.drop_many(what, 1);
+    }
+
+    pub(crate) fn drop_many(&self, what: &'static str, count: u64) {
+        self.dropped
+            .get_or_create(&KindLabels { what })
+            .inc_by(count);
     }
 
     /// Returns the number of handshakes that were not checked.

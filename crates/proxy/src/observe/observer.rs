@@ -1,5 +1,6 @@
 //! Observer of servers: the interface for the proxy.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -17,14 +18,17 @@ use tokio::task::AbortHandle;
 use url::Url;
 
 use super::ObserveOptions;
+use super::audit::Auditor;
 use super::destination::{self, Destination};
+use super::inventory::{self, Inventory, InventoryError};
 use super::judge::SctDeliveries;
 use super::memory::{Bounds, Memory};
 use super::metrics::Metrics;
-use super::options::SubmitTo;
+use super::options::{InventoryOptions, SubmitTo};
 use super::shared::{Listed, Shared};
 use super::source::{Source, SourceError};
 use super::submitter::{MAX_WAITING, PendingSubmission, Submitter};
+use super::webhook::Webhook;
 use super::worker::{Message, Sighting, Worker};
 
 /// Time limit of the observer's own requests.
@@ -52,6 +56,14 @@ pub enum ObserveError {
     /// The public key of a log for submission is invalid.
     #[error("the public key of the log for submissions is invalid: {0}")]
     Key(#[from] lucarne_ct::KeyError),
+    /// The inventory cannot be opened.
+    #[error("`observe.database`: {}: {why}", file.display())]
+    Inventory {
+        /// The database.
+        file: PathBuf,
+        /// The reason, and the remedy.
+        why: InventoryError,
+    },
     /// The system cannot start a thread.
     #[error("starting the thread that checks certificates: {0}")]
     Thread(#[from] std::io::Error),
@@ -96,8 +108,11 @@ impl Observer {
             }
         }
         let (messages, received) = sync_channel(MAX_QUEUED);
-        let shared = Arc::new(shared(&options, &targets, listed));
+        let shared = Arc::new(shared(&options, &targets, listed)?);
         let mut tasks = Vec::new();
+        if let (Some(inventory), Some(options)) = (&shared.inventory, &options.inventory) {
+            tasks.extend(following(inventory, options, &client, &shared));
+        }
         let mut destinations = Vec::new();
         for target in targets {
             // Each log has its own queue and task, so an unavailable log does not delay the others.
@@ -157,6 +172,12 @@ impl Observer {
         self.shared.metrics.describe(registry);
     }
 
+    /// Returns the present problems of the inventory and of the audit, one on a line.
+    pub fn troubles(&self) -> Vec<String> {
+        let inventory = self.shared.inventory.as_ref();
+        inventory.map_or_else(Vec::new, |inventory| inventory.troubles())
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -212,11 +233,57 @@ impl Target {
     }
 }
 
-fn shared(options: &ObserveOptions, targets: &[Target], listed: Listed) -> Shared {
+/// Starts the audit and the webhook of an inventory.
+fn following(
+    inventory: &Arc<Inventory>,
+    options: &InventoryOptions,
+    client: &Client,
+    shared: &Arc<Shared>,
+) -> Vec<AbortHandle> {
+    let auditor = Auditor {
+        shared: Arc::downgrade(shared),
+        inventory: inventory.clone(),
+        client: client.clone(),
+        pace: options.pace,
+    };
+    let webhook = options.webhook.clone().map(|url| Webhook {
+        url,
+        client: client.clone(),
+        inventory: Arc::downgrade(inventory),
+        pause: options.webhook_pause,
+    });
+    let audit = tokio::spawn(auditor.run()).abort_handle();
+    let webhook = webhook.map(|webhook| tokio::spawn(webhook.run()).abort_handle());
+    std::iter::once(audit).chain(webhook).collect()
+}
+
+fn opened(options: &InventoryOptions, metrics: &Metrics) -> Result<Arc<Inventory>, ObserveError> {
+    let bounds = inventory::Bounds {
+        rows: options.max_certificates.into(),
+        expiry_ms: i64::try_from(options.expiry.as_millis()).unwrap_or(i64::MAX),
+        hooked: options.webhook.is_some(),
+    };
+    let file = &options.database;
+    Inventory::open(file, bounds, metrics.clone()).map_err(|why| {
+        let file = file.clone();
+        ObserveError::Inventory { file, why }
+    })
+}
+
+fn shared(
+    options: &ObserveOptions,
+    targets: &[Target],
+    listed: Listed,
+) -> Result<Shared, ObserveError> {
     let metrics = Metrics::default();
+    let inventory = options.inventory.as_ref();
+    let inventory = inventory
+        .map(|inventory| opened(inventory, &metrics))
+        .transpose()?;
     let logs = listed.list.as_ref().map_or(0, LogList::len);
     metrics.logs.set(i64::try_from(logs).unwrap_or(i64::MAX));
-    Shared {
+    Ok(Shared {
+        inventory,
         memory: Mutex::new(Memory::new(Bounds {
             hosts: options.max_hosts,
             certificates: options.max_certificates,
@@ -235,7 +302,7 @@ fn shared(options: &ObserveOptions, targets: &[Target], listed: Listed) -> Share
             .iter()
             .filter_map(|target| target.key.clone())
             .collect(),
-    }
+    })
 }
 
 fn now_listed(list: Option<LogList>, from: String) -> Listed {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use lucarne_ct::Roots;
 use url::Url;
 
+use super::audit::Pace;
+
 /// Source of the log list (version 3 JSON, the format of Chrome and Apple).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogListSource {
@@ -25,6 +27,36 @@ pub struct SubmitTo {
     pub key: Option<Vec<u8>>,
 }
 
+/// Options of the inventory, which survives restarts. Start from [`InventoryOptions::new`].
+#[derive(Debug, Clone)]
+pub struct InventoryOptions {
+    /// SQLite database, created if it does not exist.
+    pub database: PathBuf,
+    /// URL that receives each event as JSON.
+    pub webhook: Option<Url>,
+    /// Time before its expiry at which a certificate is reported.
+    pub expiry: Duration,
+    /// Limit of certificates; the least recently seen is dropped.
+    pub max_certificates: u32,
+    pub(crate) pace: Pace,
+    /// Pause of the webhook after the first failure.
+    pub(crate) webhook_pause: Duration,
+}
+
+impl InventoryOptions {
+    /// Returns the options of an inventory without a webhook.
+    pub fn new(database: PathBuf) -> Self {
+        InventoryOptions {
+            database,
+            webhook: None,
+            expiry: Duration::from_secs(14 * 86_400),
+            max_certificates: 100_000,
+            pace: Pace::default(),
+            webhook_pause: Duration::from_secs(10),
+        }
+    }
+}
+
 /// Options of an observer. Start from [`ObserveOptions::new`].
 #[derive(Debug, Clone)]
 pub struct ObserveOptions {
@@ -39,6 +71,8 @@ pub struct ObserveOptions {
     pub tls: Arc<rustls::ClientConfig>,
     /// Trusted roots. The issuer of a leaf without intermediates is looked up here.
     pub roots: Arc<Roots>,
+    /// Inventory in a database; none by default.
+    pub inventory: Option<InventoryOptions>,
     /// Limit of remembered hosts; the least recently seen is dropped.
     pub max_hosts: usize,
     /// Limit of remembered certificates; the least recently seen is dropped.
@@ -56,6 +90,7 @@ impl ObserveOptions {
             submit_to: Vec::new(),
             tls,
             roots: Arc::default(),
+            inventory: None,
             max_hosts: 4096,
             max_certificates: 4096,
             max_bytes: 32 << 20,

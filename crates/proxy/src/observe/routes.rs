@@ -1,8 +1,9 @@
 //! Pages of the observer, and their JSON.
 //!
 //! All paths are in one folder, and links are relative: `./` lists the hosts, `host?name=…` shows
-//! one host, `observed.json` and `host.json` are the same as JSON, `chain.pem` is a chain. The
-//! pages have no scripts and load only one style sheet from the same folder.
+//! one host, `inventory` the database, `observed.json`, `host.json` and `inventory.json` are the
+//! same as JSON, `chain.pem` is a chain. The pages have no scripts and load only one style sheet
+//! from the same folder.
 
 use askama::Template;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::Observer;
 use super::filter::{Filter, PAGE_SIZE, Show, encoded, parameter};
+use super::inventory::Inventoried;
 use super::shared::Shared;
 use super::view::{self, HostRow, HostView, Summary};
 use crate::time::time;
@@ -32,6 +34,11 @@ pub fn routes(observer: &Observer, path: &str, query: &str) -> Option<Response<B
         "observed.json" => Some(hosts_json(shared, &Filter::parse(query))),
         "host" => Some(host_page(shared, query)),
         "host.json" => Some(host_json(shared, query)),
+        "inventory" => Some(inventory_page(shared, query)),
+        "inventory.json" => Some(match inventory(shared, query) {
+            Some(page) => json(&page),
+            None => not_found(NO_INVENTORY),
+        }),
         "chain.pem" => Some(chain(shared, query)),
         "observe.css" => {
             let css = include_str!("../../assets/observe.css");
@@ -54,6 +61,7 @@ struct HostsPage {
     filters: [Show; Show::ALL.len()],
     query: String,
     query_encoded: String,
+    has_inventory: bool,
     now: String,
     version: &'static str,
 }
@@ -71,6 +79,7 @@ fn hosts_page(shared: &Shared, filter: &Filter) -> Response<Bytes> {
         filters: Show::ALL,
         query_encoded: encoded(&filter.query),
         query: filter.query.clone(),
+        has_inventory: shared.inventory.is_some(),
         now: time(now_ms()),
         version: env!("CARGO_PKG_VERSION"),
     })
@@ -131,6 +140,62 @@ fn host_json(shared: &Shared, query: &str) -> Response<Bytes> {
 fn host(shared: &Shared, query: &str) -> Option<HostView> {
     let name = parameter(query, "name")?;
     view::host(&shared.memory.lock(), &name, now_ms())
+}
+
+const NO_INVENTORY: &str = "there is no inventory (`observe.database`), or it cannot be read\n";
+
+#[derive(Template)]
+#[template(path = "observe/inventory.html")]
+struct InventoryPage {
+    page: Inventoried,
+    next: Option<usize>,
+    page_size: usize,
+    show: String,
+    query: String,
+    query_encoded: String,
+    now: String,
+    version: &'static str,
+}
+
+impl InventoryPage {
+    fn is_shown(&self, name: &str) -> bool {
+        self.show == name
+    }
+}
+
+fn inventory_page(shared: &Shared, query: &str) -> Response<Bytes> {
+    let Some(found) = inventory(shared, query) else {
+        return not_found(NO_INVENTORY);
+    };
+    let filter = Filter::parse(query);
+    let next = filter.from.saturating_add(PAGE_SIZE);
+    let show = if is_missing(query) {
+        MISSING
+    } else {
+        filter.show.name()
+    };
+    page(&InventoryPage {
+        next: (next < found.matching).then_some(next),
+        page: found,
+        page_size: PAGE_SIZE,
+        show: show.to_owned(),
+        query_encoded: encoded(&filter.query),
+        query: filter.query,
+        now: time(now_ms()),
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// Value of `show` for certificates with a missing entry.
+const MISSING: &str = "missing";
+
+fn is_missing(query: &str) -> bool {
+    parameter(query, "show").as_deref() == Some(MISSING)
+}
+
+fn inventory(shared: &Shared, query: &str) -> Option<Inventoried> {
+    let inventory = shared.inventory.as_ref()?;
+    inventory.page(&Filter::parse(query), is_missing(query))
 }
 
 /// Responds with the certificates that the server sent.

@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use lucarne_ct::{Fingerprint, LogList, PublicKey, Roots};
 use parking_lot::Mutex;
 
-use super::memory::Memory;
+use super::inventory::{Inventory, Note};
+use super::memory::{Memory, Record};
 use super::metrics::Metrics;
 use super::submission::{Submission, Verified};
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// True if the remembered certificates were judged by an older list.
     pub(crate) relisted: AtomicBool,
     pub(crate) metrics: Metrics,
+    /// The inventory, if a database is configured.
+    pub(crate) inventory: Option<Arc<Inventory>>,
     pub(crate) roots: Arc<Roots>,
     /// URLs of the logs for submissions, without secrets.
     pub(crate) submit_to: Vec<String>,
@@ -39,6 +42,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Notes a certificate in the inventory, if there is one: a handshake with `host`, or a new
+    /// judgement.
+    pub(crate) fn note(&self, record: &Record, host: Option<&str>, at_ms: u64) {
+        if let Some(inventory) = &self.inventory {
+            let (record, host) = (record.clone(), host.map(str::to_owned));
+            inventory.note(Note {
+                record,
+                host,
+                at_ms,
+            });
+        }
+    }
+
     /// Records the outcome of offering a certificate to a log.
     pub(crate) fn submitted(&self, fingerprint: &Fingerprint, outcome: Submission) {
         self.metrics.submission(match &outcome {

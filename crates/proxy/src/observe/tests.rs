@@ -1,12 +1,20 @@
 //! Certificates as servers present them, with SCTs of logs whose private keys the tests have.
 
+mod auditing;
+mod inventory;
 mod judging;
 mod remembering;
 mod submitting;
 mod watching;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use lucarne_ct::{
     Certificate, Delivery, Issuer, LogKey, LogList, Roots, Sct, embedded_entry, encode_sct_list,
 };
@@ -15,6 +23,7 @@ use lucarne_mint::{Authority, Extension, LeafOptions, Template, now_ms, oid};
 use lucarne_testkit::until;
 use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use super::issuer::Path;
 use super::judge::{Judgement, SctDeliveries, Subject, judge};
@@ -111,6 +120,28 @@ fn judged_with(
         &[],
         now_ms(),
     )
+}
+
+/// Starts a server on loopback that responds with `respond`. Returns its URL, without a slash.
+async fn serve<F>(respond: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static) -> String
+where
+    F: Future<Output = Response<Full<bytes::Bytes>>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let respond = respond.clone();
+            let service = service_fn(move |request| {
+                let response = respond(request);
+                async move { Ok::<_, Infallible>(response.await) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    url
 }
 
 fn tls() -> Arc<rustls::ClientConfig> {

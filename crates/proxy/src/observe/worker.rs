@@ -90,6 +90,10 @@ impl Worker {
             memory.remember(record);
         }
         memory.saw(&sighting.host, fingerprint, sighting.at_ms);
+        if let Some(record) = memory.record(&fingerprint) {
+            self.shared
+                .note(record, Some(&sighting.host), sighting.at_ms);
+        }
         let first = !self.destinations.is_empty() && memory.offer(fingerprint);
         let offered = memory.record(&fingerprint).filter(|_| first).cloned();
         self.gauge(&memory);
@@ -264,6 +268,7 @@ impl Worker {
             let is_longer = path.chain.len() > record.path.chain.len();
             record.judgement = self.judge(&record.leaf, &path, &record.deliveries);
             record.path = path;
+            self.shared.note(&record, None, record.last_ms);
             let mut offer = false;
             let mut memory = self.shared.memory.lock();
             memory.change(&record.fingerprint, |known| {

@@ -56,6 +56,10 @@ pub(super) struct Config {
     pub(super) submit_to: Vec<Url>,
     /// Keys of the logs in `submit_to`, in the same order.
     pub(super) submit_keys: Vec<PathBuf>,
+    /// Database of the inventory.
+    pub(super) database: Option<PathBuf>,
+    pub(super) webhook: Option<Url>,
+    pub(super) expiry_days: u64,
 }
 
 /// Sources of users. Without a source, every client may use the proxy.
@@ -106,6 +110,18 @@ pub(super) enum ThroughError {
          `password`)"
     )]
     NoPassword,
+}
+
+/// Error: the text is not the URL of a webhook. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not an http or https URL")]
+pub(super) struct NotAWebhook;
+
+/// Parses the URL of a webhook.
+pub(super) fn webhook(text: &str) -> Result<Url, NotAWebhook> {
+    let url = text.parse::<Url>().map_err(|_| NotAWebhook)?;
+    let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+    is_http.then_some(url).ok_or(NotAWebhook)
 }
 
 /// Parses the URL of a proxy, or `direct`.
@@ -201,6 +217,9 @@ impl Default for Config {
             log_list: None,
             submit_to: Vec::new(),
             submit_keys: Vec::new(),
+            database: None,
+            webhook: None,
+            expiry_days: 14,
         }
     }
 }

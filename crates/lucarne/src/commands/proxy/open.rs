@@ -3,6 +3,7 @@
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use lucarne_ct::{Certificate, Roots};
@@ -216,8 +217,23 @@ pub(super) async fn observer(
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
     options.submit_to = submit_to(config)?;
     options.roots = roots;
+    options.inventory = inventory(config)?;
     options.max_hosts = config.limits.hosts;
     Ok(Observer::start(options).await?)
+}
+
+/// Returns the options of the inventory, if there is a database.
+fn inventory(config: &Config) -> Result<Option<observe::InventoryOptions>> {
+    let Some(database) = config.database.clone() else {
+        if config.webhook.is_some() {
+            bail!("`observe.webhook` sends the events of the inventory: set `observe.database`");
+        }
+        return Ok(None);
+    };
+    let mut options = observe::InventoryOptions::new(database);
+    options.webhook.clone_from(&config.webhook);
+    options.expiry = Duration::from_secs(config.expiry_days * 86_400);
+    Ok(Some(options))
 }
 
 /// Returns the logs for submissions, each with its key if there is one.

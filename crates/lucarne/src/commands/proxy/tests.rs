@@ -314,3 +314,24 @@ fn records_of_requests_are_read() {
         assert!(said.contains(expected), "{expected} in\n{said}");
     }
 }
+
+#[test]
+fn a_webhook_has_an_http_url() {
+    for url in ["ftp://me:token@hook.example/", "hook", "file:///etc/secret"] {
+        let (config, problems) = file(&format!("observe:\n  webhook: {url}\n"));
+        assert!(config.webhook.is_none());
+        let [problem] = &problems[..] else {
+            panic!("{problems:?}");
+        };
+        assert!(
+            problem.contains("observe.webhook") && !problem.contains("token"),
+            "{problem}"
+        );
+    }
+    let (config, problems) = file("observe: {database: i.sqlite, expirydays: 30}\n");
+    assert!(
+        problems.is_empty() && config.expiry_days == 30,
+        "{problems:?}"
+    );
+    assert!(config.database.unwrap().ends_with("i.sqlite"));
+}

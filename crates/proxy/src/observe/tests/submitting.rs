@@ -1,10 +1,7 @@
 use super::*;
 use crate::observe::LogListSource;
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
+use http_body_util::BodyExt;
 use lucarne_ct::delivered_entry;
 use lucarne_mint::Time;
 use parking_lot::Mutex;
@@ -30,21 +27,11 @@ async fn double(responses: Responses, key: u8) -> Double {
 /// Starts a log that also serves `log.v3.json`.
 async fn double_that_says(responses: Responses, key: u8, about: Value) -> Double {
     let about = Arc::new(about);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/2026", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
     let (seen, responses) = (requests.clone(), Arc::new(Mutex::new(responses)));
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let (seen, responses, about) = (seen.clone(), responses.clone(), about.clone());
-            let service = service_fn(move |request| {
-                respond(request, seen.clone(), responses.clone(), key, about.clone())
-            });
-            let connection = hyper::server::conn::http1::Builder::new();
-            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-        }
-    });
+    let url =
+        serve(move |request| respond(request, seen.clone(), responses.clone(), key, about.clone()));
+    let url = format!("{}/2026", url.await);
     Double {
         url: url.parse().unwrap(),
         requests,
@@ -57,13 +44,13 @@ async fn respond(
     responses: Arc<Mutex<Responses>>,
     key: u8,
     about: Arc<Value>,
-) -> Result<Response<Full<bytes::Bytes>>, std::convert::Infallible> {
+) -> Response<Full<bytes::Bytes>> {
     if request.uri().path() == "/2026/log.v3.json" {
         let mut response = Response::new(Full::from(about.to_string()));
         if about.is_null() {
             *response.status_mut() = StatusCode::NOT_FOUND;
         }
-        return Ok(response);
+        return response;
     }
     assert_eq!(request.uri().path(), "/2026/ct/v1/add-chain");
     assert_eq!(request.headers()["content-type"], "application/json");
@@ -85,14 +72,14 @@ async fn respond(
     if responses.is_empty() {
         let entry = delivered_entry(&Certificate::parse(&leaf).unwrap());
         let sct = log_key(key).sign_sct(now_ms(), &entry, 42).unwrap();
-        return Ok(Response::new(Full::from(sct.to_json())));
+        return Response::new(Full::from(sct.to_json()));
     }
     let (status, headers, text) = responses.remove(0);
     let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
     for (name, value) in headers {
         response = response.header(*name, *value);
     }
-    Ok(response.body(Full::from(text)).unwrap())
+    response.body(Full::from(text)).unwrap()
 }
 
 fn options(to: &Double, key: Option<u8>) -> ObserveOptions {
