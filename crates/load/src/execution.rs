@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::environment::process_cpu;
 use crate::executor::ExecutorError;
 use crate::outcome::Outcome;
+use crate::part::Part;
 use crate::recorder::Recorder;
 use crate::samples::SampleBuffer;
 use crate::scenario::PrepareError;
@@ -61,6 +62,9 @@ pub(crate) struct RunOptions {
     pub(crate) allow: Vec<String>,
     pub(crate) workers: usize,
     pub(crate) exposed: bool,
+    pub(crate) part: Part,
+    pub(crate) summarised: bool,
+    pub(crate) start_at: Option<watch::Receiver<Option<SystemTime>>>,
 }
 
 /// Reasons why the run cannot begin.
@@ -99,7 +103,7 @@ impl Execution {
     async fn perform(&self) -> Result<Outcome, Outcome> {
         self.check()
             .map_err(|error| self.refused(Verdict::Configuration, error.to_string()))?;
-        self.announce_preparing();
+        self.announce(Phase::Preparing);
         self.prepare().await?;
         let shard = Arc::new(SampleBuffer::default());
         self.set_up(&shard).await?;
@@ -110,30 +114,32 @@ impl Execution {
                 return Err(self.torn_down(outcome, &shard).await);
             }
         };
-        let begin = Instant::now() + LEAD;
-        let started = SystemTime::now() + LEAD;
+        let (begin, started) = match self.start().await {
+            Ok(start) => start,
+            Err(outcome) => return Err(self.torn_down(outcome, &shard).await),
+        };
         let started = started
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
-        let cpu = process_cpu();
+        let mut times = RunTimes {
+            begin,
+            started,
+            end: begin,
+            cpu_before: process_cpu(),
+            process_cpu: Duration::ZERO,
+        };
         for state in &self.run_state.scenarios {
             let _ = state.begin.set(begin + state.config.start);
         }
         workers.0.iter().for_each(|worker| worker.begin(begin));
-        let collecting = self.collect(begin, workers.1, &shard);
+        let collecting = self.collect(times, workers.1, &shard);
         let (stopper, stop) = Stop::new();
         let beside = self.background(&shard, stop);
         let goals = self.goals();
         let broken = wait(workers.0).await;
         drop(goals);
         self.late_failures().await;
-        let end = Instant::now();
-        let times = RunTimes {
-            begin,
-            started,
-            end,
-            process_cpu: process_cpu().saturating_sub(cpu),
-        };
+        times.end_now();
         collecting.say(Phase::Finishing);
         self.run_state.begin_finishing();
         stopper.stop();
@@ -142,6 +148,29 @@ impl Execution {
         finish.failed |= not_torn_down.is_some();
         finish.notes.extend(not_torn_down);
         Ok(self.sum_up(collecting.over(), &times, finish, broken))
+    }
+
+    /// Waits until shortly before the start of the load, and returns its time.
+    async fn start(&self) -> Result<(Instant, SystemTime), Outcome> {
+        let Some(mut start) = self.options.start_at.clone() else {
+            return Ok((Instant::now() + LEAD, SystemTime::now() + LEAD));
+        };
+        self.announce(Phase::Waiting);
+        let stopped = || self.refused(Verdict::Interrupted, "stopped before its start".into());
+        let known = tokio::select! {
+            known = start.wait_for(Option::is_some) => known.ok().and_then(|known| *known),
+            () = self.run_state.stopped(StopMode::Gracefully) => None,
+        };
+        let start = known.ok_or_else(stopped)?;
+        let wait = start.duration_since(SystemTime::now()).map_err(|_| {
+            let late = "--start-at: the preparation ended after this time: choose a later time";
+            self.refused(Verdict::Configuration, late.into())
+        })?;
+        let begin = Instant::now() + wait;
+        tokio::select! {
+            () = tokio::time::sleep(wait.saturating_sub(LEAD)) => Ok((begin, start)),
+            () = self.run_state.stopped(StopMode::Gracefully) => Err(stopped()),
+        }
     }
 
     /// Checks that there are scenarios, with valid executors and different names.
@@ -247,8 +276,7 @@ impl Execution {
             workers.push(Worker::new(
                 self.run_state.scenarios.clone(),
                 recorders,
-                number,
-                count,
+                self.options.part.of_worker(number, count),
             )?);
             shards.push(shard);
         }
@@ -299,7 +327,8 @@ impl Execution {
         }
     }
 
-    fn announce_preparing(&self) {
+    /// Announces a phase before the load.
+    fn announce(&self, phase: Phase) {
         let rows = self.run_state.scenarios.iter().map(|state| ScenarioRow {
             name: state.config.name.clone(),
             kind: state.config.kind.clone(),
@@ -309,6 +338,7 @@ impl Execution {
         let planned = planned(&self.run_state.scenarios);
         let snapshot = Snapshot {
             planned,
+            phase,
             scenarios: rows.collect(),
             ..Snapshot::default()
         };

@@ -53,6 +53,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
+pub use tls::tls_settings;
 pub use trust::{Trust, trust, trust_only};
 pub use tunnel::{Tunnel, Tunnelled};
 

@@ -16,7 +16,7 @@
 //! | [`plan`] | YAML files that define load and thresholds |
 //! | [`ScenarioConfig`], [`ExecutorConfig`] | one scenario, and the start of its iterations |
 //! | [`Scenario`], [`VirtualUser`] | the work under load |
-//! | [`Run`], [`Running`], [`Controls`], [`Stop`] | a run, changes to its load, and its end |
+//! | [`Run`], [`Part`], [`Running`], [`Controls`], [`Stop`] | a run, changes to its load, and its end |
 //! | `execution`, `timer` | the steps of a run on its threads |
 //! | [`mod@http`], [`Exchange`], [`Failure`] | HTTP requests with the time of each phase |
 //! | [`Iteration`], [`Pending`], [`Recorder`] | samples of one user |
@@ -86,6 +86,7 @@ pub mod lines;
 pub mod metric;
 pub mod note;
 pub mod outcome;
+pub mod part;
 pub mod plan;
 pub mod random;
 pub mod recorder;
@@ -114,6 +115,7 @@ pub use iteration::{Iteration, Pending};
 pub use metric::Metric;
 pub use note::Note;
 pub use outcome::Outcome;
+pub use part::Part;
 pub use recorder::Recorder;
 pub use run::{Run, Running};
 pub use scenario::{OwnMetrics, PrepareError, Scenario, VirtualUser};

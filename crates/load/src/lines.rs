@@ -50,6 +50,7 @@ pub fn line(snapshot: &Snapshot) -> String {
     );
     let phase = match snapshot.phase {
         Phase::Preparing => return format!("{time} preparing"),
+        Phase::Waiting => return format!("{time} waiting for the start"),
         Phase::Finishing => return format!("{time} auditing"),
         Phase::Over => return format!("{time} over"),
         Phase::Stopping => " stopping",

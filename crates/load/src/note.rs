@@ -14,9 +14,9 @@ pub struct Note {
 
 impl Note {
     /// Headline of the note about a run that could not begin.
-    pub(crate) const NOT_BEGUN: &str = "The run did not begin";
+    pub const NOT_BEGUN: &str = "The run did not begin";
     /// Headline of the note about work that was cut off or panicked.
-    pub(crate) const NOT_FINISHED: &str = "Not finished";
+    pub const NOT_FINISHED: &str = "Not finished";
     /// Headline of the note about a failed teardown.
     pub const NOT_TORN_DOWN: &str = "Teardown failed";
 

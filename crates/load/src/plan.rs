@@ -62,12 +62,18 @@ impl Plan {
     /// Reads the file at `path` with scenarios of the given `kinds`. Variables come from the
     /// environment of the process.
     pub fn read(path: &Path, kinds: &[Kind]) -> (Option<Plan>, Report) {
+        Self::read_with(path, kinds, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads the file at `path`, with the values of variables that `lookup` returns.
+    pub fn read_with(
+        path: &Path,
+        kinds: &[Kind],
+        lookup: &impl Fn(&str) -> Option<String>,
+    ) -> (Option<Plan>, Report) {
         let mut report = Report::on(Some(path));
         let plan = match read_text(path) {
-            Ok(yaml) => {
-                let lookup = |name: &str| std::env::var(name).ok();
-                Plan::parse(&yaml, kinds, &lookup, &mut report)
-            }
+            Ok(yaml) => Plan::parse(&yaml, kinds, lookup, &mut report),
             Err(error) => {
                 report.problem(None, "", format!("cannot be read: {error}"));
                 None

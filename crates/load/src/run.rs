@@ -6,6 +6,7 @@ pub(crate) use thresholds::MAY_BE_ALLOWED;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use lucarne_settings::nearest;
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use crate::execution::run_state::{RunState, StopReason};
 use crate::execution::scenario_state::{ScenarioState, StopMode};
 use crate::execution::{Execution, RunOptions};
 use crate::outcome::Outcome;
+use crate::part::Part;
 use crate::scenario_config::ScenarioConfig;
 use crate::snapshot::Snapshot;
 use crate::summary::Summary;
@@ -43,6 +45,13 @@ pub struct Run {
     pub workers: usize,
     /// Whether each [`Snapshot`] contains all samples as text.
     pub exposed: bool,
+    /// Whether each [`Snapshot`] contains a summary.
+    pub summarised: bool,
+    /// Part of the load that this process offers.
+    pub part: Part,
+    /// Time of the first arrival, which may become known after everything is prepared. Without the
+    /// receiver, the load starts when everything is prepared.
+    pub start_at: Option<watch::Receiver<Option<SystemTime>>>,
 }
 
 impl Default for Run {
@@ -57,6 +66,9 @@ impl Default for Run {
             allow: Vec::new(),
             workers: 1,
             exposed: false,
+            summarised: false,
+            part: Part::WHOLE,
+            start_at: None,
         }
     }
 }
@@ -118,7 +130,8 @@ impl Run {
                 &self.allow,
                 &thresholds,
             );
-            Arc::new(ScenarioState::new(plan, base, excuses))
+            plan.scenario.divide(self.part);
+            Arc::new(ScenarioState::new(plan, base, excuses, self.part))
         });
         let run_state = Arc::new(RunState::new(scenarios.collect()));
         let (snapshots, seen) = watch::channel(Arc::new(Snapshot::default()));
@@ -131,6 +144,9 @@ impl Run {
             allow: self.allow,
             workers: self.workers,
             exposed: self.exposed,
+            summarised: self.summarised,
+            part: self.part,
+            start_at: self.start_at,
         };
         let execution = Execution {
             options,
@@ -201,6 +217,17 @@ impl Running {
             StopMode::Gracefully
         };
         self.run_state.stop(stop, StopReason::Asked);
+    }
+
+    /// Stops the run, and cuts off running iterations.
+    pub fn stop_at_once(&self) {
+        self.run_state.stop(StopMode::Now, StopReason::Asked);
+    }
+
+    /// Ends the load early, as a crossed threshold with `abortOnFail` does.
+    pub fn abort(&self) {
+        self.run_state
+            .stop(StopMode::Gracefully, StopReason::Threshold);
     }
 
     /// Returns whether [`wait`](Running::wait) would return at once.

@@ -8,6 +8,7 @@ use crate::exchange::Failure;
 use crate::http::{EndpointError, kind};
 use crate::iteration::Iteration;
 use crate::note::Note;
+use crate::part::Part;
 use crate::recorder::Recorder;
 use crate::stop::Stop;
 
@@ -56,6 +57,12 @@ pub trait Scenario: Send + Sync + 'static {
     /// The user's iterations record with `recorder`; intern [`Tags`](crate::Tags) here. `number`
     /// counts from 0.
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser>;
+
+    /// Prepares the scenario for a part of a run, before [`prepare`](Scenario::prepare). The engine
+    /// divides arrivals, users and iterations; the scenario divides its own sequences.
+    fn divide(&self, part: Part) {
+        let _ = part;
+    }
 
     /// Describes the result of an iteration; the text follows "while it waited for". An iteration
     /// without this result has failed if the run cuts it off.

@@ -1,10 +1,11 @@
 //! Current state of a run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::executor::Adjustable;
 use crate::heat::HEAT;
-use crate::summary::ErrorKind;
+use crate::summary::{ErrorKind, Summary};
 use crate::threshold::ThresholdResult;
 
 /// Smallest 99th percentile of start delays that reports mark as delay by the load generator.
@@ -28,6 +29,8 @@ pub struct Snapshot {
     /// All samples so far in the OpenMetrics text format, if the run
     /// [exposes](crate::Run::exposed) them.
     pub metrics: Option<String>,
+    /// Summary of all samples so far, if the run [has one](crate::Run::summarised).
+    pub summary: Option<Arc<Summary>>,
 }
 
 /// Phases of a run.
@@ -36,6 +39,8 @@ pub enum Phase {
     /// Scenarios prepare; no iteration has started.
     #[default]
     Preparing,
+    /// Scenarios are prepared; the run waits for its start.
+    Waiting,
     /// Iterations begin and end.
     Running,
     /// No further iterations begin; the run waits for running iterations.

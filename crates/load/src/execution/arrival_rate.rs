@@ -13,21 +13,20 @@ use tokio::task::JoinSet;
 use super::drain::drain;
 use super::scenario_state::{Adjustments, ScenarioState, StopMode};
 use super::vu::ActiveVu;
-use crate::Recorder;
 use crate::executor::poisson::Poisson;
 use crate::executor::schedule::Schedule;
 use crate::executor::{ArrivalRateOptions, Arrivals};
 use crate::timer::Timer;
+use crate::{Part, Recorder};
 
 /// Limit of waiting arrivals, which take 24 MiB. Beyond this limit, the oldest arrivals are dropped
 /// regardless of `maxStartDelay`.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Executes one scenario by arrival rate on one worker, which takes every `workers`-th arrival.
+/// Executes one scenario by arrival rate on one worker, which takes a part of the arrivals.
 pub(crate) struct ArrivalRateExecutor {
     state: Arc<ScenarioState>,
     recorder: Recorder,
-    workers: u64,
     max_start_delay: Duration,
     queue: Mutex<Queue>,
 }
@@ -38,6 +37,8 @@ struct Queue {
     schedule: Schedule,
     /// Random distances between arrivals; `None` if they are equal.
     poisson: Option<Poisson>,
+    /// Part of the arrivals.
+    part: Part,
     /// Number of the next arrival that is not yet due.
     next: u64,
     next_due: Option<Instant>,
@@ -62,12 +63,10 @@ impl ArrivalRateExecutor {
         state: Arc<ScenarioState>,
         options: &ArrivalRateOptions,
         recorder: Recorder,
-        worker: u64,
-        workers: u64,
+        part: Part,
     ) -> Arc<Self> {
-        let share = |all: u64| (all + workers - 1 - worker) / workers;
-        let most = share(options.max_vus).max(1);
-        let idle_vus: Vec<ActiveVu> = (0..share(options.pre_allocated_vus).min(most))
+        let most = part.share(options.max_vus).max(1);
+        let idle_vus: Vec<ActiveVu> = (0..part.share(options.pre_allocated_vus).min(most))
             .map(|_| ActiveVu::new(&state, &recorder))
             .collect();
         let schedule = state.adjustments.borrow().schedule.clone();
@@ -76,7 +75,8 @@ impl ArrivalRateExecutor {
             schedule,
             poisson: (options.arrivals == Arrivals::Poisson)
                 .then(|| Poisson::new(state.config.seed)),
-            next: worker,
+            part,
+            next: part.number(0),
             next_due: None,
             waiting: VecDeque::new(),
             unplanned_vus: most - idle_vus.len() as u64,
@@ -87,7 +87,6 @@ impl ArrivalRateExecutor {
         Arc::new(ArrivalRateExecutor {
             state,
             recorder,
-            workers,
             max_start_delay,
             queue: Mutex::new(queue),
         })
@@ -174,7 +173,7 @@ impl ArrivalRateExecutor {
                 queue.waiting.pop_front();
                 dropped += 1;
             }
-            queue.next += self.workers;
+            queue.next += queue.part.step();
             queue.plan_next();
         }
         let late =

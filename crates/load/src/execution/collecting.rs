@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
-
 use super::Execution;
 use super::collector::Collector;
 use super::run_state::{RunState, StopReason};
 use super::scenario_state::{ScenarioState, StopMode};
+use super::summarise::{RunTimes, summarise};
 use crate::exposition::Exposition;
 use crate::samples::SampleBuffer;
 use crate::snapshot::{Phase, Snapshot};
@@ -18,20 +17,33 @@ impl Execution {
     /// Starts the thread that collects samples; `shard` has the samples outside the workers.
     pub(super) fn collect(
         &self,
-        begin: Instant,
+        mut times: RunTimes,
         mut shards: Vec<Arc<SampleBuffer>>,
         shard: &Arc<SampleBuffer>,
     ) -> Collecting {
         shards.push(shard.clone());
         let thresholds = self.options.thresholds.clone();
         let scenarios = self.run_state.scenarios.clone();
-        let mut collector =
-            Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
+        let mut collector = Collector::new(
+            scenarios,
+            self.registry.clone(),
+            shards,
+            thresholds,
+            times.begin,
+        );
         collector.exposition = self.options.exposed.then(Exposition::default);
         let (phases, told) = mpsc::channel();
         let (snapshots, run_state) = (self.snapshots.clone(), self.run_state.clone());
+        let empty = self.options.summarised.then(|| self.empty());
         let thread = std::thread::spawn(move || {
-            collect_each_second(&mut collector, &told, &snapshots, &run_state);
+            let publish = |collector: &Collector, mut snapshot: Snapshot| {
+                snapshot.summary = empty.clone().map(|empty| {
+                    times.end_now();
+                    Arc::new(summarise(collector, &times, empty))
+                });
+                snapshots.send_replace(Arc::new(snapshot));
+            };
+            collect_each_second(&mut collector, &told, publish, &run_state);
             collector
         });
         Collecting { phases, thread }
@@ -55,11 +67,11 @@ impl Collecting {
     }
 }
 
-/// Collects samples every second until the sender of phases is dropped.
+/// Collects samples every second, and publishes a snapshot, until the sender of phases is dropped.
 fn collect_each_second(
     collector: &mut Collector,
     phases: &mpsc::Receiver<Phase>,
-    snapshots: &watch::Sender<Arc<Snapshot>>,
+    mut publish: impl FnMut(&Collector, Snapshot),
     run_state: &RunState,
 ) {
     let mut tick = 1;
@@ -83,7 +95,7 @@ fn collect_each_second(
         if !collector.aborted.is_empty() {
             run_state.stop(StopMode::Gracefully, StopReason::Threshold);
         }
-        snapshots.send_replace(Arc::new(snapshot));
+        publish(collector, snapshot);
         // A missed second is not repeated.
         tick = now.saturating_duration_since(collector.begin).as_secs() + 1;
     }

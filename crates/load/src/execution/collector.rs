@@ -168,9 +168,10 @@ impl Collector {
     fn engine(&mut self) {
         for (state, silence) in self.scenarios.iter().zip(&self.silences) {
             let progress = &state.progress;
+            let started = progress.started.load(Relaxed);
             self.totals.series(state.base).engine = Some(ScenarioCounts {
-                asked: state.asked(),
-                started: progress.started.load(Relaxed),
+                asked: state.asked().max(started),
+                started,
                 dropped: progress.dropped.load(Relaxed),
                 interrupted: progress.interrupted.load(Relaxed),
                 finished: progress.finished.load(Relaxed),
@@ -220,6 +221,7 @@ impl Collector {
             errors: self.errors(),
             thresholds,
             metrics,
+            summary: None,
         }
     }
 

@@ -156,7 +156,7 @@ impl Execution {
     }
 
     /// Returns a summary of the options, without any results.
-    fn empty(&self) -> Summary {
+    pub(super) fn empty(&self) -> Summary {
         let options = &self.options;
         Summary {
             schema: crate::summary::SCHEMA.into(),

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::excuse::Excuses;
 use crate::executor::Adjustable;
 use crate::executor::schedule::Schedule;
+use crate::part::Part;
 use crate::scenario_config::ScenarioConfig;
 use crate::tags::Tags;
 
@@ -23,6 +24,8 @@ pub(crate) struct ScenarioState {
     pub(crate) begin: OnceLock<Instant>,
     /// Whether the scenario must be torn down.
     pub(crate) is_set_up: AtomicBool,
+    /// Part of the load that this process offers.
+    pub(crate) part: Part,
 }
 
 /// The part of a scenario that can change during the run.
@@ -71,7 +74,7 @@ pub(crate) struct Progress {
 }
 
 impl ScenarioState {
-    pub(crate) fn new(config: ScenarioConfig, base: Tags, excuses: Excuses) -> Self {
+    pub(crate) fn new(config: ScenarioConfig, base: Tags, excuses: Excuses, part: Part) -> Self {
         let schedule = Schedule::new(config.executor.ramp(), config.executor.iterations());
         let adjustments = watch::Sender::new(Adjustments {
             schedule,
@@ -85,6 +88,7 @@ impl ScenarioState {
             progress: Progress::default(),
             begin: OnceLock::new(),
             is_set_up: AtomicBool::new(false),
+            part,
         }
     }
 
@@ -122,11 +126,12 @@ impl ScenarioState {
         let adjustments = self.adjustments.borrow();
         let elapsed = self.elapsed(Instant::now());
         let factor = adjustments.schedule.factor();
-        if factor > 0.0 {
+        let planned = if factor > 0.0 {
             adjustments.schedule.rate(elapsed) / factor
         } else {
             self.config.executor.ramp().at(elapsed.as_secs_f64())
-        }
+        };
+        planned * self.part.fraction()
     }
 
     /// Returns the target at time `at`: iterations per second, or users.
@@ -134,7 +139,7 @@ impl ScenarioState {
         let adjustments = self.adjustments.borrow();
         match self.begin.get() {
             Some(begin) if *begin <= at && adjustments.stop == StopMode::No => {
-                adjustments.schedule.rate(at - *begin)
+                adjustments.schedule.rate(at - *begin) * self.part.fraction()
             }
             _ => 0.0,
         }
@@ -154,7 +159,7 @@ impl ScenarioState {
             scenario: self.config.name.clone(),
             kind: self.config.kind.clone(),
             adjustable: self.adjustable(),
-            asked: adjustments.schedule.rate(self.elapsed(Instant::now())),
+            asked: adjustments.schedule.rate(self.elapsed(Instant::now())) * self.part.fraction(),
             factor: adjustments.schedule.factor(),
         }
     }

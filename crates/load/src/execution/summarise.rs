@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::collector::Collector;
 use super::scenario_state::ScenarioState;
+use crate::environment::process_cpu;
 use crate::excuse::Excuses;
 use crate::note::Note;
 use crate::samples::{Series as Sampled, UNANNOUNCED_ENDS};
@@ -155,11 +156,18 @@ fn metric_max(metric: &crate::Metric) -> Duration {
 /// Returns the counts of one scenario.
 pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
     let progress = &state.progress;
+    // During the load, all counts grow: later ones are read first, so that none exceeds its cause.
+    let completed = progress.completed.load(Relaxed);
+    let interrupted = progress.interrupted.load(Relaxed);
+    let dropped = progress.dropped.load(Relaxed);
     let started = progress.started.load(Relaxed);
     // A closed loop has a target number only with a goal.
     let asked = match state.config.executor.arrival_rate() {
-        Some(_) => state.asked(),
-        None => state.config.executor.iterations().unwrap_or(started),
+        Some(_) => state.asked().max(started + dropped),
+        None => {
+            let goal = state.config.executor.iterations();
+            goal.map_or(started, |goal| state.part.share(goal))
+        }
     };
     ScenarioSummary {
         name: state.config.name.clone(),
@@ -168,9 +176,9 @@ pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
         tags: state.config.tags.clone(),
         asked,
         started,
-        completed: progress.completed.load(Relaxed),
-        dropped: progress.dropped.load(Relaxed),
-        interrupted: progress.interrupted.load(Relaxed),
+        completed,
+        dropped,
+        interrupted,
         achieved: achieved(started, asked),
         users_max: progress.users_max.load(Relaxed),
         duration: state.lasted(),
@@ -212,10 +220,20 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&
 }
 
 /// Times of a run, and its processor time.
+#[derive(Clone, Copy)]
 pub(crate) struct RunTimes {
     pub(crate) begin: Instant,
     /// Start in Unix milliseconds.
     pub(crate) started: u64,
     pub(crate) end: Instant,
+    /// Processor time of the process before the load.
+    pub(crate) cpu_before: Duration,
     pub(crate) process_cpu: Duration,
+}
+
+impl RunTimes {
+    pub(crate) fn end_now(&mut self) {
+        self.end = Instant::now();
+        self.process_cpu = process_cpu().saturating_sub(self.cpu_before);
+    }
 }

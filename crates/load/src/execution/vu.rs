@@ -19,7 +19,7 @@ pub(crate) struct ActiveVu {
 
 impl ActiveVu {
     pub(crate) fn new(state: &Arc<ScenarioState>, recorder: &Recorder) -> Self {
-        let number = state.progress.user_came();
+        let number = state.part.number(state.progress.user_came());
         let user = state.config.scenario.user(number, recorder);
         ActiveVu {
             state: state.clone(),

@@ -10,17 +10,16 @@ use tokio::task::JoinSet;
 use super::drain::drain;
 use super::scenario_state::{ScenarioState, StopMode};
 use super::vu::ActiveVu;
-use crate::Recorder;
+use crate::{Part, Recorder};
 
 /// Interval between adjustments of the number of VUs.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Executes one scenario by users on one worker, which has every `workers`-th user.
+/// Executes one scenario by users on one worker, which has a part of the users.
 pub(crate) struct VusExecutor {
     state: Arc<ScenarioState>,
     recorder: Recorder,
-    worker: u64,
-    workers: u64,
+    part: Part,
     /// Number of wanted users of this worker. A user whose place is lower continues.
     wanted: AtomicU64,
     /// The places that a user has taken.
@@ -28,18 +27,12 @@ pub(crate) struct VusExecutor {
 }
 
 impl VusExecutor {
-    pub(crate) fn new(
-        state: Arc<ScenarioState>,
-        recorder: Recorder,
-        worker: u64,
-        workers: u64,
-    ) -> Arc<Self> {
+    pub(crate) fn new(state: Arc<ScenarioState>, recorder: Recorder, part: Part) -> Arc<Self> {
         let (wanted, places) = (AtomicU64::new(0), Mutex::new(Vec::new()));
         Arc::new(VusExecutor {
             state,
             recorder,
-            worker,
-            workers,
+            part,
             wanted,
             places,
         })
@@ -62,10 +55,7 @@ impl VusExecutor {
                 }
                 adjustments.schedule.rate(elapsed).round() as u64
             };
-            self.admit(
-                (wanted + self.workers - 1 - self.worker) / self.workers,
-                &mut tasks,
-            );
+            self.admit(self.part.share(wanted), &mut tasks);
             while tasks.try_join_next().is_some() {}
             let end = begin + adjustments.borrow().schedule.end();
             tokio::select! {
@@ -85,6 +75,7 @@ impl VusExecutor {
     /// Returns whether the planned number of iterations has started.
     fn is_met(&self) -> bool {
         let begun = self.state.progress.next_iteration.load(Relaxed);
+        let begun = self.state.part.number(begun);
         self.state
             .config
             .executor
@@ -115,6 +106,7 @@ impl VusExecutor {
         let mut vu = ActiveVu::new(&self.state, &self.recorder);
         while place < self.wanted.load(Relaxed) {
             let number = self.state.progress.next_iteration.fetch_add(1, Relaxed);
+            let number = self.state.part.number(number);
             if self
                 .state
                 .config

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::arrival_rate::ArrivalRateExecutor;
 use super::scenario_state::ScenarioState;
 use super::vus::VusExecutor;
-use crate::Recorder;
+use crate::{Part, Recorder};
 
 /// A thread with its own runtime and a part of the users.
 pub(crate) struct Worker {
@@ -33,18 +33,17 @@ impl Worker {
     pub(crate) fn new(
         scenarios: Vec<Arc<ScenarioState>>,
         recorders: Vec<Recorder>,
-        worker: u64,
-        workers: u64,
+        part: Part,
     ) -> io::Result<Self> {
         let (begin, begun) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let (finished, over) = oneshot::channel();
-        let builder = std::thread::Builder::new().name(format!("load-{worker}"));
+        let builder = std::thread::Builder::new().name("load".into());
         let thread = builder.spawn(move || {
             let result = runtime().and_then(|runtime| {
                 // Users may need the runtime when they are created.
                 let _inside = runtime.enter();
-                let executors = executors(scenarios, recorders, worker, workers);
+                let executors = executors(scenarios, recorders, part);
                 let _ = ready.send(());
                 match begun.recv() {
                     Ok(begin) => runtime.block_on(run(executors, begin)),
@@ -81,8 +80,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 fn executors(
     scenarios: Vec<Arc<ScenarioState>>,
     recorders: Vec<Recorder>,
-    worker: u64,
-    workers: u64,
+    part: Part,
 ) -> Vec<Executor> {
     let executors = scenarios
         .into_iter()
@@ -90,13 +88,10 @@ fn executors(
         .map(
             |(state, recorder)| match state.config.executor.arrival_rate().cloned() {
                 Some(options) => Executor::ArrivalRate(
-                    ArrivalRateExecutor::new(state.clone(), &options, recorder, worker, workers),
+                    ArrivalRateExecutor::new(state.clone(), &options, recorder, part),
                     state,
                 ),
-                None => Executor::Vus(
-                    VusExecutor::new(state.clone(), recorder, worker, workers),
-                    state,
-                ),
+                None => Executor::Vus(VusExecutor::new(state.clone(), recorder, part), state),
             },
         );
     executors.collect()

@@ -91,7 +91,7 @@ impl Endpoint {
             let name = options.tls.server_name.as_deref().unwrap_or(bare);
             let name = ServerName::try_from(name.to_owned())
                 .map_err(|_| wrong(&format!("`{name}` is not a valid server name in TLS")))?;
-            Some((tls::config(options)?, name))
+            Some((tls::tls_settings(options)?, name))
         } else {
             None
         };

@@ -15,7 +15,10 @@ use super::trust::{read_certificates, trust};
 use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
 /// Returns the TLS settings for `options`.
-pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, EndpointError> {
+///
+/// # Errors
+/// If certificates or keys cannot be used, or a name in the settings is unknown.
+pub fn tls_settings(options: &ClientOptions) -> Result<Arc<ClientConfig>, EndpointError> {
     let provider = Arc::new(provider(&options.tls)?);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(&options.tls))

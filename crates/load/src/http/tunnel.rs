@@ -59,7 +59,7 @@ impl Tunnel {
         if options.version != Version::Http1 {
             return Err(wrong("requests through a proxy must use HTTP/1.1"));
         }
-        let tls = tls::config(&options)?;
+        let tls = tls::tls_settings(&options)?;
         Ok(Self {
             proxy,
             options,

@@ -19,6 +19,7 @@ pub(super) fn headline(model: &Model, width: usize) -> Line<'static> {
     );
     let phase = match snapshot.phase {
         Phase::Preparing => "preparing",
+        Phase::Waiting => "waiting for the start",
         Phase::Running => "running",
         Phase::Stopping => "stopping",
         Phase::Finishing => "auditing",

@@ -62,6 +62,7 @@ fn snapshot(second: u64) -> Snapshot {
         },
         thresholds: sample::thresholds(),
         metrics: None,
+        summary: None,
     }
 }
 

@@ -1,11 +1,18 @@
 //! Start times of iterations, and the start of their measurement.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use lucarne_load::executor::{ArrivalRateOptions, Arrivals, Rate, Stage};
-use lucarne_load::{ExecutorConfig, Run, ScenarioConfig, Verdict};
+use lucarne_load::snapshot::Phase;
+use lucarne_load::{
+    ExecutorConfig, Iteration, PrepareError, Recorder, Run, Scenario, ScenarioConfig, Verdict,
+    VirtualUser,
+};
+use tokio::sync::watch;
 
 use crate::waiting::{Waiting, constant, constant_with, count, millis, one, run};
 
@@ -255,4 +262,152 @@ fn random_arrivals_are_the_same_for_any_number_of_threads() {
     // The standard deviation is 10.
     assert!((50..150).contains(&one), "{one}");
     assert!((8..12).any(|seed| started(1, seed) != one));
+}
+
+/// Due times of the arrivals by number.
+type Due = BTreeMap<u64, Instant>;
+
+/// A scenario that records its arrivals.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<Due>>);
+
+#[async_trait]
+impl Scenario for Recording {
+    async fn prepare(&self) -> Result<(), PrepareError> {
+        Ok(())
+    }
+
+    fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl VirtualUser for Recording {
+    async fn iterate(&mut self, iteration: &mut Iteration) {
+        let mut due = self.0.lock().unwrap();
+        let before = due.insert(iteration.number(), iteration.intended());
+        assert_eq!(before, None, "arrival {} came twice", iteration.number());
+    }
+}
+
+/// Runs a part with two threads, and returns its arrivals and its largest number of users.
+fn arrivals_of(part: &str, executor: &ExecutorConfig) -> (Due, u64) {
+    let scenario = Recording::default();
+    let planned = ScenarioConfig::new("s", executor.clone(), Arc::new(scenario.clone()));
+    let outcome = Run {
+        workers: 2,
+        part: part.parse().unwrap(),
+        ..run(vec![planned], &[])
+    };
+    let outcome = outcome.start().wait();
+    let summary = &outcome.summary.scenarios[0];
+    assert_eq!(summary.asked, summary.started, "{summary:?}");
+    let due = scenario.0.lock().unwrap().clone();
+    assert_eq!(due.len() as u64, summary.started);
+    (due, summary.users_max)
+}
+
+#[test]
+fn parts_together_have_the_arrivals_of_one_run_at_the_same_instants() {
+    for arrivals in [Arrivals::Even, Arrivals::Poisson] {
+        let options = ArrivalRateOptions {
+            arrivals,
+            max_start_delay: Duration::MAX,
+            ..ArrivalRateOptions::default()
+        };
+        let executor = ExecutorConfig::RampingArrivalRate {
+            start: Rate::per_second(100.0),
+            stages: vec![Stage {
+                duration: millis(500),
+                target: 300.0,
+            }],
+            options,
+        };
+        let (whole, _) = arrivals_of("1/1", &executor);
+        let parts = ["1/3", "2/3", "3/3"].map(|part| arrivals_of(part, &executor).0);
+        for part in &parts {
+            let (first, begin) = part.first_key_value().unwrap();
+            for (number, due) in part {
+                assert_eq!(*due - *begin, whole[number] - whole[first], "{number}");
+            }
+        }
+        let numbers = parts.iter().flat_map(BTreeMap::keys).copied();
+        let numbers: std::collections::BTreeSet<u64> = numbers.collect();
+        assert!(numbers.iter().eq(whole.keys()));
+        assert_eq!(parts.iter().map(BTreeMap::len).sum::<usize>(), whole.len());
+    }
+}
+
+#[test]
+fn parts_together_have_the_users_and_iterations_of_one_run() {
+    let executor = ExecutorConfig::ConstantVus {
+        vus: 4,
+        duration: Duration::MAX,
+        iterations: Some(50),
+    };
+    let parts = ["1/3", "2/3", "3/3"].map(|part| arrivals_of(part, &executor));
+    assert_eq!(parts.each_ref().map(|(due, _)| due.len()), [17, 17, 16]);
+    let numbers = parts.iter().flat_map(|(due, _)| due.keys());
+    assert!(
+        numbers
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .copied()
+            .eq(0..50)
+    );
+    // A user whose thread starts late has nothing left to do.
+    let most = parts.iter().zip([2, 1, 1]);
+    assert!(
+        most.into_iter()
+            .all(|((_, users), most)| (1..=most).contains(users))
+    );
+}
+
+#[test]
+fn a_run_waits_for_its_start() {
+    let scenario = Recording::default();
+    let planned = ScenarioConfig::new("s", constant(100.0, millis(100)), Arc::new(scenario));
+    let (start, known) = watch::channel(None);
+    let waiting = Run {
+        start_at: Some(known),
+        ..run(vec![planned], &[])
+    };
+    let waiting = waiting.start();
+    let mut snapshots = waiting.snapshots();
+    while snapshots.borrow_and_update().phase != Phase::Waiting {
+        std::thread::yield_now();
+    }
+    let at = SystemTime::now() + millis(1000);
+    start.send_replace(Some(at));
+    let outcome = waiting.wait();
+    let since = at.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert_eq!(outcome.summary.started, since);
+    assert_eq!(outcome.summary.scenarios[0].started, 10);
+}
+
+#[test]
+fn a_start_that_has_passed_and_a_stop_while_waiting_end_the_run() {
+    let planned = || {
+        ScenarioConfig::new(
+            "s",
+            constant(100.0, millis(100)),
+            Arc::new(Recording::default()),
+        )
+    };
+    let late = Run {
+        start_at: Some(watch::channel(Some(UNIX_EPOCH)).1),
+        ..run(vec![planned()], &[])
+    };
+    let late = late.start().wait();
+    assert_eq!(late.verdict, Verdict::Configuration);
+    assert!(late.error.unwrap().starts_with("--start-at: "));
+    let far = SystemTime::now() + Duration::from_secs(3600);
+    let stopped = Run {
+        start_at: Some(watch::channel(Some(far)).1),
+        ..run(vec![planned()], &[])
+    };
+    let stopped = stopped.start();
+    stopped.stop();
+    assert_eq!(stopped.wait().verdict, Verdict::Interrupted);
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lucarne_load::Part;
 use lucarne_settings::read_text;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
@@ -290,10 +291,11 @@ impl Rows {
         &'r self,
         place: &mut u64,
         random: &mut Random,
+        part: Part,
     ) -> impl Iterator<Item = (usize, &'r str)> + use<'r> {
         let number = match (self.scope, self.order) {
             (RowScope::Fixed, _) => *place,
-            (RowScope::Shared, RowOrder::Turn) => self.next.fetch_add(1, Relaxed),
+            (RowScope::Shared, RowOrder::Turn) => part.number(self.next.fetch_add(1, Relaxed)),
             (RowScope::User, RowOrder::Turn) => {
                 *place += 1;
                 *place - 1
@@ -365,6 +367,10 @@ mod tests {
 
     /// Returns the rows that two users take in turn.
     fn taken(order: RowOrder, scope: RowScope) -> Vec<String> {
+        taken_by(Part::WHOLE, order, scope)
+    }
+
+    fn taken_by(part: Part, order: RowOrder, scope: RowScope) -> Vec<String> {
         let table = Table::csv("n\na\nb\nc\n").unwrap();
         let options = DataOptions {
             order,
@@ -376,7 +382,7 @@ mod tests {
         let mut places = [0, 1].map(|user| rows.place(user, &mut random));
         let mut taken = Vec::new();
         for turn in 0..8 {
-            let mut row = rows.take(&mut places[turn % 2], &mut random);
+            let mut row = rows.take(&mut places[turn % 2], &mut random, part);
             let (slot, value) = row.next().unwrap();
             assert_eq!(slot, 5);
             taken.push(value.to_owned());
@@ -390,6 +396,10 @@ mod tests {
         assert_eq!(turn(RowScope::Shared), "abcabcab");
         assert_eq!(turn(RowScope::User), "aabbccaa");
         assert_eq!(turn(RowScope::Fixed), "abababab");
+        let of_part =
+            |part: &str| taken_by(part.parse().unwrap(), RowOrder::Turn, RowScope::Shared);
+        assert_eq!(of_part("1/2").concat(), "acbacbac");
+        assert_eq!(of_part("2/2").concat(), "bacbacba");
         let random = taken(RowOrder::Random, RowScope::Shared);
         assert!(
             ["a", "b", "c"]

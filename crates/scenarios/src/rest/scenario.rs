@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_load::http::Endpoint;
-use lucarne_load::{Failure, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{Failure, OwnMetrics, Part, PrepareError, Recorder, Scenario, VirtualUser};
 use parking_lot::Mutex;
 
 use super::options::RestOptions;
@@ -55,6 +55,10 @@ impl Scenario for Rest {
 
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser> {
         Box::new(RestUser::new(self.shared.clone(), number, recorder))
+    }
+
+    fn divide(&self, part: Part) {
+        self.shared.common.divide(part);
     }
 
     async fn set_up(&self, recorder: Recorder) -> Result<(), PrepareError> {

@@ -221,7 +221,7 @@ impl RestUser {
     /// Takes this iteration's row of each file.
     fn take_rows(&mut self, shared: &SharedState) {
         for (rows, place) in shared.data.iter().zip(&mut self.places) {
-            for (slot, value) in rows.take(place, self.values.random()) {
+            for (slot, value) in rows.take(place, self.values.random(), shared.common.part()) {
                 self.values.copy(slot, value);
             }
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lucarne_load::plan::Plan;
+use lucarne_load::{PrepareError, Run};
 
 use super::exit_code::misconfigured;
 use super::{execute, output, settings};
@@ -19,6 +20,9 @@ pub struct Options {
     /// Settings in addition to the plan.
     #[command(flatten)]
     pub settings: settings::Flags,
+    /// Part of the load.
+    #[command(flatten)]
+    pub part: settings::PartFlags,
     /// Flags of the reports.
     #[command(flatten)]
     pub output: output::Flags,
@@ -46,25 +50,41 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
         }
     }
     let seed = options.settings.seed(plan.seed);
-    let threads = options.settings.threads(plan.threads);
-    let name = if plan.name.is_empty() {
-        name_of(&options.plan)
-    } else {
-        plan.name.clone()
-    };
-    let mut run = match plan.into_run(seed) {
+    let mut run = match into_run(plan, &options.plan, &options.settings, seed) {
         Ok(run) => run,
         Err(error) => return misconfigured(error),
     };
-    run.name = name;
-    run.workers = threads;
-    options.settings.add_to(&mut run);
+    if let Err(why) = options.part.add_to(&mut run) {
+        return misconfigured(why);
+    }
     execute::execute(run, &options.output)
+}
+
+/// Returns the run of the plan at `path`, with the settings of flags.
+pub(super) fn into_run(
+    plan: Plan,
+    path: &Path,
+    flags: &settings::Flags,
+    seed: u64,
+) -> Result<Run, PrepareError> {
+    let threads = flags.threads(plan.threads);
+    let mut run = plan.into_run(seed)?;
+    if run.name.is_empty() {
+        run.name = name_of(path);
+    }
+    run.workers = threads;
+    flags.add_to(&mut run);
+    Ok(run)
 }
 
 /// Reads a plan, and prints its warnings and problems. Returns `None` if there are problems.
 pub(super) fn read(path: &Path) -> Option<Plan> {
-    let (plan, report) = Plan::read(path, &lucarne_scenarios::scenarios());
+    read_with(path, &|name| std::env::var(name).ok())
+}
+
+/// Reads a plan like [`read`], with the values of variables that `lookup` returns.
+pub(super) fn read_with(path: &Path, lookup: &impl Fn(&str) -> Option<String>) -> Option<Plan> {
+    let (plan, report) = Plan::read_with(path, &lucarne_scenarios::scenarios(), lookup);
     for line in report.warning_lines() {
         warnln!("warning: {line}");
     }

@@ -1,11 +1,16 @@
 //! Flags of a run other than load and output.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use lucarne_load::Run;
+use lucarne_load::part::PartError;
 use lucarne_load::plan::{self, MAX_THREADS};
 use lucarne_load::threshold::Threshold;
+use lucarne_settings::values::{self, ValueError};
+use tokio::sync::watch;
 
 /// Settings of a run.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run")]
 #[group(skip)]
 pub struct Flags {
@@ -30,6 +35,50 @@ pub struct Flags {
     /// Seed of the random numbers: the same seed sends the same certificates and keys
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+/// A part of the load of a run, and its start.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Run")]
+#[group(skip)]
+pub struct PartFlags {
+    /// Offer one of several parts of the load, such as 2/3; `load merge` merges their summaries
+    #[arg(long, value_name = "N/PARTS")]
+    pub part: Option<String>,
+
+    /// Time of the first arrival, such as 2026-11-28T15:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub start_at: Option<String>,
+}
+
+/// Reasons why a part is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PartFlagError {
+    #[error("--part: {0}")]
+    Part(#[from] PartError),
+    #[error("--start-at: `{0}` {1}")]
+    Time(String, ValueError),
+    #[error("--start-at: {0} is in the past: choose a later time")]
+    Past(String),
+}
+
+impl PartFlags {
+    /// Adds part and start to a run.
+    pub(super) fn add_to(&self, run: &mut Run) -> Result<(), PartFlagError> {
+        if let Some(part) = &self.part {
+            run.part = part.parse()?;
+        }
+        if let Some(text) = &self.start_at {
+            let time = values::time(text);
+            let time = time.map_err(|why| PartFlagError::Time(text.clone(), why))?;
+            let start = UNIX_EPOCH + Duration::from_millis(time);
+            if start <= SystemTime::now() {
+                return Err(PartFlagError::Past(text.clone()));
+            }
+            run.start_at = Some(watch::channel(Some(start)).1);
+        }
+        Ok(())
+    }
 }
 
 impl Flags {

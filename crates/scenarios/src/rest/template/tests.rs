@@ -67,6 +67,24 @@ fn counters_go_round() {
 }
 
 #[test]
+fn parts_of_a_run_share_a_counter() {
+    let mut written = Vec::new();
+    for part in ["1/2", "2/2"] {
+        let mut scope = Scope::default();
+        let template = Template::compile("{{counter}}", Escaping::Plain, &mut scope).unwrap();
+        let shared = scope.shared(7);
+        shared.divide(part.parse().unwrap());
+        let mut values = Values::new(shared, 0);
+        written.push(
+            (0..3)
+                .map(|_| template.text(&mut values))
+                .collect::<Vec<_>>(),
+        );
+    }
+    assert_eq!(written, [["0", "2", "4"], ["1", "3", "5"]]);
+}
+
+#[test]
 fn bounds_may_be_worked_out() {
     let last = |text: &str| {
         let (template, mut values) = compile(text, Escaping::Plain).unwrap();

@@ -1,11 +1,11 @@
 //! Generators of template values.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lucarne_load::Iteration;
+use lucarne_load::{Iteration, Part};
 use lucarne_settings::nearest;
 
 use super::TemplateError;
@@ -151,6 +151,7 @@ impl Scope {
             seed,
             slots: self.slots.clone(),
             counters: self.counters.iter().map(|_| AtomicU64::new(0)).collect(),
+            part: OnceLock::new(),
         })
     }
 
@@ -312,6 +313,20 @@ pub(in super::super) struct SharedValues {
     seed: u64,
     slots: Vec<String>,
     counters: Vec<AtomicU64>,
+    /// Part of the numbers of counters and rows.
+    part: OnceLock<Part>,
+}
+
+impl SharedValues {
+    /// Restricts counters and rows to a part of a run.
+    pub(in super::super) fn divide(&self, part: Part) {
+        let _ = self.part.set(part);
+    }
+
+    /// Returns the part of the run that has the numbers of this process.
+    pub(in super::super) fn part(&self) -> Part {
+        self.part.get().copied().unwrap_or_default()
+    }
 }
 
 /// Values of one user.
@@ -390,6 +405,7 @@ impl Values {
             Source::User { width } => write!(out, "{:0width$}", self.user),
             Source::Counter { index, range } => {
                 let next = self.common.counters[*index].fetch_add(1, Relaxed);
+                let next = self.common.part().number(next);
                 write!(out, "{:0width$}", range.nth(next), width = range.width)
             }
             Source::Random(range) => {
