@@ -81,12 +81,9 @@ impl<'c> Exporter<'c> {
             let traces = export_traces(collector.clone(), finished, dropped, stopped.clone());
             tasks.spawn(traces);
             if let Some(interval) = settings.metrics_interval {
-                tasks.spawn(export_metrics(
-                    collector,
-                    Arc::clone(site),
-                    interval,
-                    stopped,
-                ));
+                let site = Arc::clone(site);
+                let render = move || site.render_metrics();
+                tasks.spawn(export_metrics(collector, render, interval, stopped));
             }
         }
         Exporting { tasks, stop }
@@ -94,6 +91,21 @@ impl<'c> Exporter<'c> {
 }
 
 impl Exporting {
+    /// Exports the metrics that `render` returns from now on.
+    #[cfg(feature = "load")]
+    pub(crate) fn metrics(
+        settings: &OtlpSettings,
+        render: impl Fn() -> String + Send + 'static,
+    ) -> Self {
+        let (stop, stopped) = watch::channel(());
+        let mut tasks = JoinSet::new();
+        if let Some(interval) = settings.metrics_interval {
+            let collector = Collector::new(settings, stopped.clone());
+            tasks.spawn(export_metrics(collector, render, interval, stopped));
+        }
+        Exporting { tasks, stop }
+    }
+
     /// Sends the traces in the queue and the last metrics, unless the collector is slow.
     pub(crate) async fn finish(mut self) {
         drop(self.stop);
@@ -145,7 +157,7 @@ async fn export_traces(
 /// Exports the metrics at an interval, and when the exporter stops.
 async fn export_metrics(
     mut collector: Collector,
-    site: Arc<Site>,
+    render: impl Fn() -> String,
     interval: Duration,
     mut stopped: watch::Receiver<()>,
 ) {
@@ -157,7 +169,7 @@ async fn export_metrics(
             _ = due.tick() => false,
         };
         let times = Times::between(process_metrics::start(), SystemTime::now());
-        let metrics = metrics::encode(&site.render_metrics(), times);
+        let metrics = metrics::encode(&render(), times);
         let metrics = Message::default().messages(2, metrics);
         collector.export("/v1/metrics", &metrics).await;
         if stopping {

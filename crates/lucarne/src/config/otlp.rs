@@ -36,6 +36,28 @@ pub struct OtlpSettings {
     pub metrics_interval: Option<Duration>,
 }
 
+impl OtlpSettings {
+    /// Time between two exports of the metrics of a load test.
+    #[cfg(feature = "load")]
+    const LOAD_INTERVAL: Duration = Duration::from_secs(5);
+
+    /// Returns the settings of the export of a load test to the collector at `url`.
+    ///
+    /// # Errors
+    /// The reason why the URL is invalid, which follows the URL.
+    #[cfg(feature = "load")]
+    pub(crate) fn of_load(url: &str) -> Result<Self, &'static str> {
+        Ok(OtlpSettings {
+            endpoint: endpoint(url)?,
+            headers: HeaderMap::new(),
+            private_files: Vec::new(),
+            service_name: "lucarne-load".to_owned(),
+            sampling_ratio: 0.0,
+            metrics_interval: Some(Self::LOAD_INTERVAL),
+        })
+    }
+}
+
 /// Returns the files with the values of header fields, with the keys that name them.
 pub(super) fn private_files(settings: &Option<OtlpSettings>) -> Vec<(String, Located<PathBuf>)> {
     let settings = settings.as_ref();

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, eventually, lucarne, run};
 
 /// Starts a server that responds to every request, until the process ends. Returns its URL.
-fn target() -> String {
+pub(crate) fn target() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -94,6 +94,24 @@ fn a_wrong_address_of_metrics_is_refused() {
     let (code, said) = load(&address);
     assert_eq!(code, 104, "{said}");
     assert_has(&said, &format!("--metrics: cannot listen on {address}: "));
+}
+
+#[test]
+fn a_build_without_otlp_refuses_the_flag() {
+    if cfg!(feature = "otlp") {
+        return;
+    }
+    let here = temp_dir();
+    let otlp = "--otlp=http://127.0.0.1:4318";
+    let (code, said) = lucarne(
+        here.path(),
+        &["load", "rest", "--url=http://127.0.0.1:9/", otlp],
+    );
+    assert_eq!(code, 104, "{said}");
+    assert_has(
+        &said,
+        "--otlp: `http://127.0.0.1:4318` is not supported by this build of lucarne",
+    );
 }
 
 /// Searches with a plan of two requests in proportion 3 to 1, and these flags.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use lucarne_mint::LeafOptions;
 use lucarne_mint::testing::Pki;
-use lucarne_testkit::{Client, EVENT_TIMEOUT, LogUnderTest, eventually};
+use lucarne_testkit::{Client, EVENT_TIMEOUT, Launch, LogUnderTest, eventually};
 
 use crate::collector::{Collector, Decoded, response};
 use crate::peer::Asker;
@@ -287,4 +287,44 @@ fn an_unavailable_collector_delays_nothing() {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_load_test_exports_its_metrics() {
+    let collector = Collector::start();
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("--url=http://{}/", target.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in target.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+            let _ = stream.write_all(&response("200 OK", "connection: close\r\n", b"{}"));
+        }
+    });
+    let load = |otlp: &str| {
+        Launch::new(LUCARNE)
+            .args([
+                "load",
+                "rest",
+                &url,
+                "--iterations=5",
+                "--rate=50",
+                "--no-ui",
+            ])
+            .arg(format!("--otlp={otlp}"))
+            .run()
+            .unwrap()
+    };
+    assert_eq!(load(&collector.endpoint).status.code(), Some(0));
+    let last = collector.received("/v1/metrics").pop().unwrap();
+    let metrics = Decoded::of(&last.body).messages(1)[0].messages(2)[0].messages(2);
+    let name = "lucarne_load_http_reqs";
+    assert!(metrics.iter().any(|metric| metric.text(1) == name));
+    let refused = load("ftp://127.0.0.1/");
+    assert_eq!(refused.status.code(), Some(104));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("--otlp: `ftp://127.0.0.1/` is not a URL such as"),
+        "{said}"
+    );
 }

@@ -1,7 +1,6 @@
 //! Execution of a run: live view, signals, reports.
 
 use std::io::IsTerminal;
-use std::net::TcpListener;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
@@ -10,47 +9,48 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tui")]
 use lucarne_load::ui;
-use lucarne_load::{Outcome, Run, Running, Verdict, lines};
+use lucarne_load::{Outcome, Run, Running, Summary, Verdict, lines};
 
 use super::exit_code::{exit, misconfigured};
-use super::{command, live_metrics, output};
+use super::live_metrics::{self, Live};
+use super::{command, output};
 use crate::runtime;
 use crate::signals::{ONE_WISH, Signals, Wish};
 
 /// Executes the run to its end, and writes its reports.
-pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
+pub(super) fn execute(run: Run, output: &output::Flags) -> ExitCode {
     if let Err(why) = run.check_thresholds() {
         return misconfigured(why);
     }
     if let Err(why) = run.check_allowed() {
         return misconfigured(why);
     }
-    let baseline = match output.report.baseline() {
+    let baseline = match output.report.before_run() {
         Ok(baseline) => baseline,
+        Err(code) => return code,
+    };
+    let live = match output.live.open() {
+        Ok(live) => live,
         Err(why) => return misconfigured(why),
     };
-    if let Err(why) = output.report.writable() {
-        super::super::failed(format_args!("{why}; nothing was run"));
-        return exit(Verdict::OutputFailed);
-    }
-    let metrics = output
-        .metrics
-        .as_deref()
-        .map(live_metrics::open)
-        .transpose();
-    let metrics = match metrics {
-        Ok(metrics) => metrics,
-        Err(why) => return misconfigured(why),
-    };
-    run.exposed = metrics.is_some();
-    if let Some(address) = metrics
+    if let Some(address) = live
+        .listener
         .as_ref()
         .filter(|_| !output.quiet)
         .and_then(|listener| listener.local_addr().ok())
     {
         noteln!("metrics: http://{address}/metrics");
     }
-    let mut outcome = perform(run, metrics, |running| show(running, output));
+    let outcome = perform(run, live, |running| show(running, output));
+    conclude(outcome, &output.report, baseline.as_ref())
+}
+
+/// Writes the reports of a run, and returns its exit code.
+pub(super) fn conclude(
+    mut outcome: Outcome,
+    report: &output::Report,
+    baseline: Option<&Summary>,
+) -> ExitCode {
     // A run without load has no figures to print, unless the target has failed a check.
     let print = outcome.error.is_none()
         || outcome.summary.started > 0
@@ -58,8 +58,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     if let Some(why) = outcome.error {
         super::super::failed(why);
     }
-    let baseline = baseline.as_ref().filter(|_| print);
-    let report = &output.report;
+    let baseline = baseline.filter(|_| print);
     let verdict = report.write(&mut outcome.summary, baseline, outcome.verdict, print);
     if print {
         explain(verdict);
@@ -67,20 +66,21 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     exit(verdict)
 }
 
-/// Executes the run to its end. Serves its metrics on the listener, if there is one.
+/// Executes the run to its end, with these receivers of its metrics.
 pub(super) fn perform(
     mut run: Run,
-    metrics: Option<TcpListener>,
+    live: Live,
     show: impl FnOnce(&Running) -> std::io::Result<()>,
 ) -> Outcome {
     // Each connection needs an open file.
     runtime::raise_open_files();
     run.command = command::line();
     run.version = env!("CARGO_PKG_VERSION").to_owned();
+    run.exposed = live.is_some();
     let running = run.start();
     thread::scope(|scope| {
         let (listens, ready) = channel();
-        scope.spawn(|| obey_signals(&running, listens, metrics));
+        scope.spawn(|| obey_signals(&running, listens, live));
         // Without the handlers, SIGHUP of a closed terminal would end the process. An error means
         // that there are no handlers, which `obey_signals` has reported.
         let _ = ready.recv();
@@ -111,12 +111,13 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// Handles signals: the first one lets running iterations finish, the second one cancels them, the
 /// third one ends the process.
 ///
-/// Sends to `listens` as soon as signals no longer end the process by themselves. Serves the
-/// metrics of the run on the listener, if there is one.
-fn obey_signals(running: &Running, listens: Sender<()>, metrics: Option<TcpListener>) {
+/// Sends to `listens` as soon as signals no longer end the process by themselves. Serves and
+/// exports the metrics of the run.
+fn obey_signals(running: &Running, listens: Sender<()>, live: Live) {
     let listening = runtime::run_here(async move {
+        let exporting = live.export(running);
         let serving = async {
-            match metrics {
+            match live.listener {
                 Some(listener) => live_metrics::serve(listener, running).await,
                 None => std::future::pending().await,
             }
@@ -140,6 +141,9 @@ fn obey_signals(running: &Running, listens: Sender<()>, metrics: Option<TcpListe
                 }
                 served = &mut serving => served?,
                 changed = snapshots.changed() => if changed.is_err() {
+                    if let Some(exporting) = exporting {
+                        exporting.finish().await;
+                    }
                     return Ok(());
                 }
             }
@@ -173,7 +177,7 @@ fn stop(running: &Running, name: &str, count: u32) {
 }
 
 /// Ends the process.
-fn abandon() -> ! {
+pub(super) fn abandon() -> ! {
     #[cfg(feature = "tui")]
     ui::restore();
     std::process::exit(i32::from(Verdict::Interrupted.exit_code()))

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::exit_code::exit;
 use super::judge::{Limits, failure, judge, response_time};
+use super::live_metrics::Live;
 use super::output::{self, place};
 use super::search::{Found, Step, search};
 use super::{arrivals, execute, plan, settings};
@@ -184,7 +185,7 @@ impl Options {
             let executors = run.scenarios.iter().map(|it| it.executor.arrival_rate());
             let most_users = executors.map(|options| options.map_or(0, |it| it.max_vus));
             let most_users = most_users.collect();
-            let outcome = execute::perform(run, None, |_| Ok(()));
+            let outcome = execute::perform(run, Live::default(), |_| Ok(()));
             let is_down = outcome.verdict == Verdict::Unreachable && outcome.summary.started == 0;
             match waits.next().filter(|_| is_down) {
                 Some(seconds) => pause(Duration::from_secs(*seconds))?,

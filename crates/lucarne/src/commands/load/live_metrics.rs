@@ -1,4 +1,4 @@
-//! Metrics of a run in progress, served for Prometheus.
+//! Metrics of a run in progress, served for Prometheus and exported to a collector.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,10 +15,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use lucarne_load::Running;
-use lucarne_net::exposition;
+use lucarne_net::{exposition, without_secrets};
 use tokio::task::JoinSet;
 
+use super::output;
+use crate::config::OtlpSettings;
 use crate::config::values::{ListenError, listen};
+use crate::otlp::Exporting;
 
 /// Limit of concurrent connections.
 const CONNECTIONS: usize = 16;
@@ -26,21 +29,68 @@ const CONNECTIONS: usize = 16;
 /// take the place of other clients.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Reasons why metrics cannot be served. The message names the flag.
+/// Reasons why metrics cannot be served or exported. The message names the flag.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MetricsError {
-    #[error("--metrics: `{address}` {source}")]
+    #[error("{flag}: `{address}` {source}")]
     Address {
+        flag: &'static str,
         address: String,
         source: ListenError,
     },
-    #[error("--metrics: cannot listen on {address}: {source}; write another address")]
-    Listen { address: String, source: io::Error },
+    #[error("{flag}: cannot listen on {address}: {source}; write another address")]
+    Listen {
+        flag: &'static str,
+        address: String,
+        source: io::Error,
+    },
+    #[error("--otlp: `{0}` {1}")]
+    Otlp(String, &'static str),
 }
 
-/// Opens the listener for `--metrics`.
-pub(super) fn open(address: &str) -> Result<TcpListener, MetricsError> {
+/// Receivers of the metrics of a run in progress.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) listener: Option<TcpListener>,
+    pub(super) otlp: Option<OtlpSettings>,
+}
+
+impl Live {
+    pub(super) fn is_some(&self) -> bool {
+        self.listener.is_some() || self.otlp.is_some()
+    }
+
+    /// Starts the export to the collector, if there is one.
+    pub(super) fn export(&self, running: &Running) -> Option<Exporting> {
+        let snapshots = running.snapshots();
+        let render = move || snapshots.borrow().metrics.clone().unwrap_or_default();
+        let settings = self.otlp.as_ref();
+        settings.map(|settings| Exporting::metrics(settings, render))
+    }
+}
+
+impl output::Live {
+    /// Opens the listener and checks the URL of the flags.
+    pub(super) fn open(&self) -> Result<Live, MetricsError> {
+        let address = self.metrics.as_deref();
+        let listener = address
+            .map(|address| open("--metrics", address))
+            .transpose()?;
+        let settings = self.otlp.as_deref().map(|url| {
+            let settings = OtlpSettings::of_load(url);
+            settings.map_err(|why| MetricsError::Otlp(without_secrets(url), why))
+        });
+        Ok(Live {
+            listener,
+            otlp: settings.transpose()?,
+        })
+    }
+}
+
+/// Opens the listener for a flag.
+pub(super) fn open(flag: &'static str, address: &str) -> Result<TcpListener, MetricsError> {
     let places = listen(address).map_err(|source| MetricsError::Address {
+        flag,
         address: address.to_owned(),
         source,
     })?;
@@ -50,6 +100,7 @@ pub(super) fn open(address: &str) -> Result<TcpListener, MetricsError> {
         Ok(listener)
     });
     listener.map_err(|source| MetricsError::Listen {
+        flag,
         address: address.to_owned(),
         source,
     })

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use lucarne_load::report::{self, baseline};
 use lucarne_load::summary::ImpossibleFigure;
 use lucarne_load::{Summary, Verdict};
 use lucarne_net::printable_lines;
 
+use super::exit_code::{exit, misconfigured};
 use crate::commands::{FlagError, atomic};
 use crate::output::terminal_closed;
 
@@ -39,13 +41,28 @@ pub struct Flags {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Serve the metrics of the run for Prometheus at http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS")]
-    pub metrics: Option<String>,
+    /// Metrics of the run in progress.
+    #[command(flatten)]
+    pub live: Live,
 
     /// Output after the run.
     #[command(flatten)]
     pub report: Report,
+}
+
+/// Receivers of the metrics of a run in progress.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+#[group(skip)]
+pub struct Live {
+    /// Serve the metrics of the run for Prometheus at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
+
+    /// Export the metrics of the run to the OpenTelemetry collector at URL, such as
+    /// http://localhost:4318; only in builds with the feature `otlp`
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
 }
 
 /// Output after a run.
@@ -125,8 +142,19 @@ impl Report {
         self.baseline.as_deref().map(read).transpose()
     }
 
+    /// Reads the baseline, and tests whether all files can be written. Reports an error and returns
+    /// its exit code.
+    pub(super) fn before_run(&self) -> Result<Option<Summary>, ExitCode> {
+        let baseline = self.baseline().map_err(misconfigured)?;
+        self.writable().map_err(|why| {
+            crate::commands::failed(format_args!("{why}; nothing was run"));
+            exit(Verdict::OutputFailed)
+        })?;
+        Ok(baseline)
+    }
+
     /// Tests before the run, which may take hours, whether all files can be written.
-    pub(super) fn writable(&self) -> Result<(), OutputError> {
+    fn writable(&self) -> Result<(), OutputError> {
         let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
             writable(path)?;
@@ -209,7 +237,7 @@ pub(super) fn writable(path: &Path) -> Result<(), OutputError> {
 /// Function that renders the contents of a file.
 type Render = fn(&Summary) -> String;
 
-fn to_json(summary: &Summary) -> String {
+pub(super) fn to_json(summary: &Summary) -> String {
     // A summary contains only types that serde_json can always serialize.
     printable_lines(&serde_json::to_string(summary).unwrap_or_default()) + "\n"
 }
