@@ -64,6 +64,8 @@ pub use place::{DataPlace, LockPlace};
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub(crate) use secret::check_secret_file;
+#[cfg(feature = "load")]
+pub(crate) use secret::{SecretError, SourceError};
 pub use server::TlsFiles;
 pub(crate) use signer::SignerConfig;
 pub use tesseract::Ignored;

@@ -40,6 +40,8 @@ lucarne load find plan.yaml --objective 'http_req_duration:p(99)<500' --from 100
 lucarne load from-har session.har -o plan.yaml
 lucarne load from-access-log access.log --base-url https://test.example -o plan.yaml
 lucarne load check plan.yaml
+lucarne load lead plan.yaml --agents 3 --listen :7171 --key agents.key
+lucarne load agent leader.example:7171 --key agents.key
 lucarne load merge a.json b.json -o both.json
 lucarne load ct-write --log-url http://127.0.0.1:6962/2026h2/ --roots load-ca --rate 20 --duration 5s
 lucarne load ct-read --log-url http://127.0.0.1:6962/2026h2/ --rate 50/s --duration 5s

@@ -1,5 +1,6 @@
 //! `lucarne load`: load tests from plans and from flags.
 
+mod agents;
 mod arrivals;
 mod check;
 mod command;
@@ -79,6 +80,18 @@ pub enum Load {
     #[command(after_help = "Exit codes: 0 the plan can be run; 104 the plan cannot be run.")]
     Check(check::Options),
 
+    /// Run a plan with several agents, which divide the load, and write the reports of one run
+    #[command(after_help = EXIT_CODES)]
+    Lead(Box<agents::lead::Options>),
+
+    /// Offer a part of the load of a leader
+    #[command(
+        after_help = "Exit codes: 0 the leader has the result of this part; 104 wrong options, or \
+                      the leader refused this agent; 105 the leader was lost, or ended the run; 111 \
+                      the summary could not be written; 2 wrong usage."
+    )]
+    Agent(Box<agents::agent::Options>),
+
     /// Merge the summaries of several processes or machines
     #[command(after_help = EXIT_CODES)]
     Merge(merge::Options),
@@ -124,6 +137,8 @@ pub(crate) fn run(load: &Load) -> ExitCode {
         Load::FromHar(options) => from_har::run(options),
         Load::FromAccessLog(options) => from_access_log::run(options),
         Load::Check(options) => check::run(&options.plan),
+        Load::Lead(options) => agents::lead::run(options),
+        Load::Agent(options) => agents::agent::run(options),
         Load::Merge(options) => merge::run(options),
         Load::CtWrite(single) => single.run("ct-write", Usual::default(), ct::write::build),
         Load::CtRead(single) => single.run("ct-read", Usual::default(), ct::read::build),

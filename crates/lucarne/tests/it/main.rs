@@ -35,6 +35,7 @@ mod instances;
 mod keygen;
 mod lint;
 mod load;
+mod load_agents;
 mod load_bad_input;
 mod load_faults;
 mod load_live;

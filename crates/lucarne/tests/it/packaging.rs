@@ -1,4 +1,5 @@
-//! The files of the Debian package and of `deploy/compose.yaml` fit the pages of `docs`.
+//! The files of the Debian package and of `deploy/compose.yaml` fit the pages of `docs`, and
+//! those of `deploy/kubernetes` fit the command line.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -274,5 +275,45 @@ fn instances_of_compose_have_the_documented_configuration() {
             .replace(&format!(":697{number}"), ":697$n");
         let first = first.get_or_insert_with(|| general.clone());
         assert_eq!(general, *first, "{file}");
+    }
+}
+
+/// The leader and the agents of `deploy/kubernetes/load.yaml` fit each other and the command line.
+#[test]
+fn jobs_of_kubernetes_have_valid_commands() {
+    let file = read("deploy/kubernetes/load.yaml");
+    let documents: Vec<Node> = file
+        .split("---\n")
+        .map(|document| lucarne_settings::tree::parse(document).unwrap())
+        .collect();
+    let [service, leader, agents] = &documents[..] else {
+        panic!("expected a service and two jobs");
+    };
+    let arguments = |job: &Node| -> Vec<String> {
+        let pod = at(at(at(job, "spec"), "template"), "spec");
+        let container = &list(at(pod, "containers"))[0];
+        let arguments = list(at(container, "args"));
+        arguments.iter().map(|it| text(it).to_owned()).collect()
+    };
+    let (lead, agent) = (arguments(leader), arguments(agents));
+    for arguments in [&lead, &agent] {
+        let help = Command::new(LUCARNE)
+            .args(&arguments[..2])
+            .arg("--help")
+            .output()
+            .unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        for argument in arguments.iter().filter(|it| it.starts_with("--")) {
+            let (flag, _) = argument.split_once('=').unwrap();
+            assert!(help.contains(&format!("{flag} <")), "{flag}");
+        }
+    }
+    let name = text(at(at(service, "metadata"), "name"));
+    let port = text(at(&list(at(at(service, "spec"), "ports"))[0], "port"));
+    assert!(lead.contains(&format!("--listen=:{port}")), "{lead:?}");
+    assert_eq!(agent[2], format!("{name}:{port}"));
+    for key in ["completions", "parallelism"] {
+        let count = text(at(at(agents, "spec"), key));
+        assert!(lead.contains(&format!("--agents={count}")), "{key}");
     }
 }
