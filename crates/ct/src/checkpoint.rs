@@ -173,7 +173,7 @@ struct TreeHead {
 /// assert_eq!((checkpoint.size, timestamp), (0, 1_767_225_600_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CheckpointVerifier {
     origin: String,
     key: PublicKey,

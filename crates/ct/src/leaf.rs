@@ -215,13 +215,23 @@ pub enum TileLeafError {
 impl<'a> TileLeafRef<'a> {
     /// Parses one TileLeaf and advances `tile` past it. After an error `tile` is unchanged.
     pub fn read(tile: &mut &'a [u8]) -> Result<Self, TileLeafError> {
+        Self::read_from(tile, None)
+    }
+
+    /// Parses one TileLeaf of an archived RFC 6962 log like [`read`](Self::read). An entry without
+    /// extensions has this index.
+    pub fn read_archived(tile: &mut &'a [u8], index: u64) -> Result<Self, TileLeafError> {
+        Self::read_from(tile, Some(index))
+    }
+
+    fn read_from(tile: &mut &'a [u8], index: Option<u64>) -> Result<Self, TileLeafError> {
         let mut rest = *tile;
-        let leaf = Self::read_from(&mut rest)?;
+        let leaf = Self::parse(&mut rest, index)?;
         *tile = rest;
         Ok(leaf)
     }
 
-    fn read_from(rest: &mut &'a [u8]) -> Result<Self, TileLeafError> {
+    fn parse(rest: &mut &'a [u8], absent: Option<u64>) -> Result<Self, TileLeafError> {
         let (timestamp, signed, extensions) = read_timestamped_entry(rest)?;
         let precertificate = match signed {
             SignedEntryRef::X509 { .. } => None,
@@ -231,12 +241,14 @@ impl<'a> TileLeafRef<'a> {
         if fingerprints.len() % 32 != 0 {
             return Err(TileLeafError::Fingerprints(fingerprints.len()));
         }
+        let absent = absent.filter(|_| extensions.is_empty());
+        let index = leaf_index(extensions).or(absent);
         Ok(Self {
             timestamp,
             signed,
             extensions,
             precertificate,
-            index: leaf_index(extensions).ok_or(TileLeafError::NoLeafIndex)?,
+            index: index.ok_or(TileLeafError::NoLeafIndex)?,
             fingerprints: Fingerprints(fingerprints),
         })
     }

@@ -74,7 +74,7 @@ pub(crate) const SHA256_ECDSA: [u8; 2] = [4, 3];
 const SHA256_RSA: [u8; 2] = [4, 1];
 
 /// The public key of a log, for verification.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PublicKey {
     key: ParsedPublicKey,
     /// The first bytes of a DigitallySigned by this key.

@@ -25,17 +25,19 @@ pub struct TileEntries<'t> {
     next: u64,
     /// Index after the last entry; `None` if the tile ends with its bytes.
     end: Option<u64>,
+    /// Whether entries may lack their index.
+    archived: bool,
 }
 
 impl<'t> TileEntries<'t> {
     /// Reads entries up to the end of the bytes. The first entry has the index `first`.
     pub fn all(tile: &'t [u8], first: u64) -> Self {
-        let (read, next, end) = (0, first, None);
         Self {
             tile,
-            read,
-            next,
-            end,
+            read: 0,
+            next: first,
+            end: None,
+            archived: false,
         }
     }
 
@@ -46,6 +48,12 @@ impl<'t> TileEntries<'t> {
             end,
             ..Self::all(tile, first)
         }
+    }
+
+    /// Accepts entries without extensions, which archived RFC 6962 logs have.
+    #[must_use]
+    pub fn archived(self, archived: bool) -> Self {
+        Self { archived, ..self }
     }
 
     /// Returns the number of bytes of the entries that were read.
@@ -71,7 +79,12 @@ impl<'t> Iterator for TileEntries<'t> {
             return None;
         }
         let mut rest = self.rest();
-        let leaf = match TileLeafRef::read(&mut rest) {
+        let read = if self.archived {
+            TileLeafRef::read_archived(&mut rest, index)
+        } else {
+            TileLeafRef::read(&mut rest)
+        };
+        let leaf = match read {
             Ok(leaf) => leaf,
             Err(error) => {
                 self.end = Some(index);
@@ -123,6 +136,31 @@ mod tests {
             .copied()
             .collect();
         assert_eq!(joined, tile);
+    }
+
+    #[test]
+    fn only_archived_entries_may_lack_their_index() {
+        let mut tile = tile(1);
+        let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
+        let bare = TileLeafRef {
+            extensions: &[],
+            ..leaf
+        };
+        let other = TileLeafRef {
+            extensions: &[7],
+            ..bare
+        };
+        let (mut encoded, mut unknown) = (Vec::new(), Vec::new());
+        bare.encode(&mut encoded);
+        other.encode(&mut unknown);
+        tile.extend(encoded);
+        let indexes = |tile: &[u8], archived| -> Result<Vec<u64>, TileLeafError> {
+            let entries = TileEntries::all(tile, 256).archived(archived);
+            entries.map(|entry| Ok(entry?.leaf.index)).collect()
+        };
+        assert_eq!(indexes(&tile, true), Ok(vec![0, 257]));
+        assert_eq!(indexes(&tile, false), Err(TileLeafError::NoLeafIndex));
+        assert_eq!(indexes(&unknown, true), Err(TileLeafError::NoLeafIndex));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub struct Client {
     verifier: CheckpointVerifier,
     tree: VerifiedTree,
     note: Bytes,
+    archived: bool,
 }
 
 /// The entries of a data tile, all of which are in the verified tree.
@@ -28,6 +29,7 @@ pub struct VerifiedEntries {
     pub content: TileContent,
     first: u64,
     bytes: Bytes,
+    archived: bool,
 }
 
 impl Client {
@@ -39,7 +41,14 @@ impl Client {
             verifier,
             tree,
             note: Bytes::new(),
+            archived: false,
         }
+    }
+
+    /// Accepts entries without an index, which archived RFC 6962 logs have.
+    #[must_use]
+    pub fn archived(self, archived: bool) -> Self {
+        Client { archived, ..self }
     }
 
     /// Returns the verified tree.
@@ -108,13 +117,15 @@ impl Client {
     async fn verified(&self, data: Tile, first: u64) -> Result<VerifiedEntries, ReadError> {
         let hashes = self.tree.hashes(&*self.source, 0, data.index()).await?;
         let bytes = tile(&*self.source, data).await?;
-        let content = TileContent::parse(data, &bytes)?;
+        let entries = TileEntries::first(&bytes, data.start_leaf(), data.width().into());
+        let content = TileContent::of(data, entries.archived(self.archived))?;
         content.compare(data, &hashes)?;
         Ok(VerifiedEntries {
             tile: data,
             content,
             first,
             bytes,
+            archived: self.archived,
         })
     }
 }
@@ -131,7 +142,7 @@ impl VerifiedEntries {
         let count = self.tile.width().into();
         let entries = TileEntries::first(&self.bytes, self.tile.start_leaf(), count);
         // All entries were parsed before.
-        let entries = entries.filter_map(Result::ok);
+        let entries = entries.archived(self.archived).filter_map(Result::ok);
         entries.filter(|entry| entry.index >= self.first)
     }
 }

@@ -24,10 +24,15 @@ impl TileContent {
     /// # Errors
     /// [`Problem::Entry`], [`Problem::Rest`], [`Problem::Index`].
     pub fn parse(tile: Tile, bytes: &[u8]) -> Result<Self, ReadError> {
+        let entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
+        TileContent::of(tile, entries)
+    }
+
+    /// Collects the entries, which must be all of the tile.
+    pub(crate) fn of(tile: Tile, mut entries: TileEntries<'_>) -> Result<Self, ReadError> {
         let wrong = |problem| ReadError::of(tile, problem);
         let mut content = TileContent::default();
         let mut buffer = Vec::with_capacity(4096);
-        let mut entries = TileEntries::first(bytes, tile.start_leaf(), tile.width().into());
         for (index, entry) in (tile.start_leaf()..).zip(entries.by_ref()) {
             let leaf = entry
                 .map_err(|source| wrong(Problem::Entry { index, source }))?

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Source`], [`SourceError`] | where the files of a log come from |
 //! | `Directory`, `Bucket` (feature `storage`) | files in a directory or a bucket |
+//! | `Archive` (feature `archive`) | the zip files of an archived log |
 //! | `Prefix` (feature `http`) | files below a URL, with retries as the server requests |
 //! | [`Client`], [`VerifiedEntries`] | a checkpoint, then its entries from any index |
 //! | [`VerifiedTree`], [`load_edge`] | the part of the tree that other tiles are compared with |
@@ -82,6 +83,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "archive")]
+mod archive;
 mod client;
 mod entries;
 mod gunzip;
@@ -95,6 +98,8 @@ mod storage;
 mod tile;
 mod tree;
 
+#[cfg(feature = "archive")]
+pub use archive::{ARCHIVE_WIDTH, Archive};
 pub use client::{Client, VerifiedEntries};
 pub use entries::TileContent;
 pub use gunzip::{GZIP_HEADER, gunzip, gunzip_entries, gunzip_into, is_gzip};

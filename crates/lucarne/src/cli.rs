@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::adopt::options::{ADOPT_CODES, Adopt};
+use crate::commands::archive::Options as Archive;
 use crate::commands::ca::Ca;
 use crate::commands::check::Options as Check;
 use crate::commands::config::Task as Config;
@@ -17,6 +18,7 @@ use crate::commands::journal::Journal;
 use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
 use crate::commands::lock::options::Lock;
+use crate::commands::looking::LOOKING_CODES;
 use crate::commands::proxy::Options as Proxy;
 use crate::commands::serve::options::Serve;
 use crate::commands::signer::options::Signer;
@@ -135,6 +137,14 @@ pub enum Command {
     /// from another place that holds the same log (`--from`), and only if the result leads to the
     /// signed root. Keeps the wrong file in `.lucarne/damaged`. May run while the server runs.
     Repair(Box<Repair>),
+
+    /// Write a whole log to zip files that verify themselves, or check them
+    ///
+    /// The format is that of geomys.org/ct-archive: a zip file for each 16,777,216 entries, with
+    /// all issuers, and the checkpoint last. Every file is verified, and read back. After an
+    /// interruption, the same command continues. `fsck --at` reads the archive like any log.
+    #[command(after_help = LOOKING_CODES)]
+    Archive(Box<Archive>),
 
     /// Show or rebuild the lock: the last signed checkpoint of each log
     #[command(subcommand)]

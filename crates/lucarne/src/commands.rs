@@ -4,6 +4,7 @@
 #[cfg(not(all(feature = "load", feature = "proxy")))]
 mod absent;
 pub(crate) mod adopt;
+pub(crate) mod archive;
 mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
@@ -21,7 +22,7 @@ pub(crate) mod lint;
 #[cfg(feature = "load")]
 pub(crate) mod load;
 pub(crate) mod lock;
-mod looking;
+pub(crate) mod looking;
 #[cfg(feature = "proxy")]
 pub(crate) mod proxy;
 pub(crate) mod serve;

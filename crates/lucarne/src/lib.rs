@@ -136,6 +136,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Journal(Journal::List(options)) => commands::journal::list(options),
         Command::Fsck(options) => commands::fsck::run(options),
         Command::Repair(options) => commands::fsck::repair(options),
+        Command::Archive(options) => commands::archive::run(options),
         Command::Witness(file) => commands::serve::witness(&file.config, logging),
         Command::Mirror(file) => commands::serve::mirror(&file.config, logging),
         Command::Keygen(keygen) => commands::keygen::run(keygen),

@@ -11,7 +11,7 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes `bytes` as [`write`] writes text.
-fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Symbolic links stay; the file that they point to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {

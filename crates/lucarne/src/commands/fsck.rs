@@ -30,8 +30,7 @@ use self::copy::Copy;
 use self::files::Counted;
 use self::mending::Mending;
 use self::options::{Fsck, Repair};
-pub(crate) use self::place::opened;
-use self::place::{InvalidConfiguration, Place};
+pub(crate) use self::place::{InvalidConfiguration, Place, opened};
 use self::report::Report;
 pub(crate) use self::state::State;
 use crate::causes::causes;
@@ -76,13 +75,13 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
 }
 
 async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
-    if options.at.is_none()
-        && let Some(copy) = Copy::named(&place::config(options)?, options.name.as_deref())
+    if options.log.at.is_none()
+        && let Some(copy) = Copy::named(&place::config(&options.log)?, options.log.name.as_deref())
         && copy.format == EntryFormat::Bundles
     {
         return copy.check(options, repair).await;
     }
-    let mut place = Place::of(options).await?;
+    let mut place = Place::of(&options.log).await?;
     let mut report = Report::new(options.json, repair.is_some_and(|repair| repair.dry_run));
     let mending = match repair {
         Some(repair) => Some(Mending::of(&mut place, repair, &report).await?),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alerts;
+mod archive;
 mod authorities;
 mod bad_disk;
 mod bad_input;

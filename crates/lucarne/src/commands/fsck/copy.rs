@@ -64,6 +64,7 @@ impl Copy {
             data: Some(self.data),
             configured: None,
             by_its_own_key: false,
+            is_rfc6962: false,
         })
     }
 

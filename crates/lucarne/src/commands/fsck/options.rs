@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Options of `lucarne fsck`.
+/// A log of the configuration, or of any place.
 #[derive(Debug, clap::Args)]
-pub struct Fsck {
+pub struct LogAt {
     /// Short name of the log, or origin of a mirror's copy; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
@@ -14,8 +14,8 @@ pub struct Fsck {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// Log outside the configuration: its directory, its bucket (s3://bucket/prefix?region=…), or
-    /// the URL of its monitoring prefix
+    /// Log outside the configuration: its directory, its bucket (s3://bucket/prefix?region=…), the
+    /// URL of its monitoring prefix, or the directory of its archive
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["name", "config"])]
     pub at: Option<String>,
 
@@ -26,6 +26,14 @@ pub struct Fsck {
     /// Public key of the log: base64 of its DER, or a PEM file [default: from its log.v3.json]
     #[arg(long, value_name = "KEY|FILE", requires = "at")]
     pub log_public_key: Option<String>,
+}
+
+/// Options of `lucarne fsck`.
+#[derive(Debug, clap::Args)]
+pub struct Fsck {
+    /// The log.
+    #[command(flatten)]
+    pub log: LogAt,
 
     /// Number of data tiles to read and hash concurrently [default: two for each core]
     #[arg(long, value_name = "N")]

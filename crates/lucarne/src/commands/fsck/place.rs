@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lucarne_ct::{CheckpointVerifier, given_public_key};
-use lucarne_ctread::{Bucket, Directory, Prefix, Source};
+use lucarne_ctread::{Archive, Bucket, Directory, Prefix, Source};
 use lucarne_net::Client;
 use lucarne_storage::{ObjectStoreConfig, Repairs};
 
 use super::copy::Copy;
-use super::options::Fsck;
+use super::options::LogAt;
 use crate::commands::looking::the_one;
 use crate::config::{Config, DataPlace, LogSettings};
 use crate::open;
@@ -22,20 +22,22 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Problems of the configuration, one per line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct InvalidConfiguration(String);
+pub(crate) struct InvalidConfiguration(String);
 
 /// A log at its location.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Description of the location, for messages.
-    pub(super) location: String,
-    pub(super) files: Arc<dyn Source>,
+    pub(crate) location: String,
+    pub(crate) files: Arc<dyn Source>,
     /// The data, if they are writable; `None` for a URL.
     pub(super) data: Option<DataPlace>,
-    pub(super) verifier: CheckpointVerifier,
+    pub(crate) verifier: CheckpointVerifier,
     /// Configuration of the log, which names its lock and journal, if `--at` is not used.
     pub(super) configured: Option<(Config, LogSettings)>,
     /// Whether the key comes from the log's own description.
     pub(super) by_its_own_key: bool,
+    /// Whether the log's own description is that of an RFC 6962 log, which was archived.
+    pub(crate) is_rfc6962: bool,
 }
 
 impl Place {
@@ -43,7 +45,7 @@ impl Place {
     ///
     /// # Errors
     /// If the place cannot be opened, or its key is unknown.
-    pub(super) async fn of(options: &Fsck) -> Result<Place> {
+    pub(crate) async fn of(options: &LogAt) -> Result<Place> {
         match &options.at {
             Some(at) => Place::anywhere(at, options).await,
             None => Place::configured(options).await,
@@ -73,7 +75,7 @@ impl Place {
         Ok(open::repairs(data).await?)
     }
 
-    async fn configured(options: &Fsck) -> Result<Place> {
+    async fn configured(options: &LogAt) -> Result<Place> {
         let config = config(options)?;
         if let Some(copy) = Copy::named(&config, options.name.as_deref()) {
             return copy.place().await;
@@ -87,19 +89,20 @@ impl Place {
             verifier: CheckpointVerifier::new(&log.origin, log.key.public_key_spki())?,
             configured: Some((config, log)),
             by_its_own_key: false,
+            is_rfc6962: false,
         })
     }
 
-    async fn anywhere(at: &str, options: &Fsck) -> Result<Place> {
+    async fn anywhere(at: &str, options: &LogAt) -> Result<Place> {
         let (files, data, location) = files_at(at).await?;
         let key = options.log_public_key.as_deref().map(given_public_key);
         let (key, origin) = (key.transpose()?, options.origin.clone());
         let by_its_own_key = key.is_none();
-        let (key, origin) = match (key, origin) {
-            (Some(key), Some(origin)) => (key, origin),
+        let (key, origin, is_rfc6962) = match (key, origin) {
+            (Some(key), Some(origin)) => (key, origin, false),
             (key, origin) => {
                 let said = described(&*files, &location).await?;
-                (key.unwrap_or(said.0), origin.unwrap_or(said.1))
+                (key.unwrap_or(said.0), origin.unwrap_or(said.1), said.2)
             }
         };
         Ok(Place {
@@ -109,6 +112,7 @@ impl Place {
             verifier: CheckpointVerifier::new(&origin, &key)?,
             configured: None,
             by_its_own_key,
+            is_rfc6962,
         })
     }
 }
@@ -117,7 +121,7 @@ impl Place {
 ///
 /// # Errors
 /// [`InvalidConfiguration`]
-pub(super) fn config(options: &Fsck) -> Result<Config> {
+pub(super) fn config(options: &LogAt) -> Result<Config> {
     let (config, report) = Config::read(&options.config);
     match (config, report.problems()) {
         (Some(config), []) => Ok(config),
@@ -137,6 +141,11 @@ pub(super) async fn files_at(at: &str) -> Result<Opened> {
         let files = Prefix::new(at, Client::of_system(REQUEST_TIMEOUT));
         let url = files.url().to_owned();
         return Ok((Arc::new(files), None, url));
+    }
+    if !ObjectStoreConfig::is_url(at)
+        && let Some(archive) = Archive::open(Path::new(at))?
+    {
+        return Ok((Arc::new(archive), None, at.to_owned()));
     }
     let place = if ObjectStoreConfig::is_url(at) {
         DataPlace::Bucket(Box::new(ObjectStoreConfig::from_url(at)?))
@@ -173,8 +182,9 @@ fn existing(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Reads the key and the origin from the log's own description.
-async fn described(files: &dyn Source, location: &str) -> Result<(Vec<u8>, String)> {
+/// Reads the key and the origin from the log's own description, and whether it is that of an
+/// RFC 6962 log.
+async fn described(files: &dyn Source, location: &str) -> Result<(Vec<u8>, String, bool)> {
     const LACKING: &str = "give --origin and --log-public-key";
     let read = files.read("log.v3.json").await;
     let json = read.with_context(|| format!("cannot read log.v3.json of {location}; {LACKING}"))?;
@@ -183,9 +193,15 @@ async fn described(files: &dyn Source, location: &str) -> Result<(Vec<u8>, Strin
         .with_context(|| format!("log.v3.json of {location} is not JSON; {LACKING}"))?;
     let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
     let key = text("key").and_then(|key| base64_simd::STANDARD.decode_to_vec(key).ok());
-    let origin = text("submission_url").and_then(|url| url.split_once("://"));
-    match (key, origin) {
-        (Some(key), Some((_, origin))) => Ok((key, origin.trim_end_matches('/').to_owned())),
+    let url = text("submission_url").map(|url| (url, false));
+    let url = url.or_else(|| text("url").map(|url| (url, true)));
+    match (
+        key,
+        url.and_then(|(url, old)| Some((url.split_once("://")?.1, old))),
+    ) {
+        (Some(key), Some((origin, is_rfc6962))) => {
+            Ok((key, origin.trim_end_matches('/').to_owned(), is_rfc6962))
+        }
         _ => bail!("log.v3.json of {location} has no `key` or no `submission_url`; {LACKING}"),
     }
 }
