@@ -1,11 +1,100 @@
-//! The trait [`Assets`]: public files and the journal of rounds.
+//! The files of a log: [`Asset`], and the trait [`Assets`] of the stores that hold the published
+//! files and the journal of rounds.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Asset, AssetError, OpenFile, Repairs, Stats};
+use crate::{AssetError, OpenFile, Stats};
+
+/// A public file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// Path in the static CT API, relative to the monitoring prefix: `checkpoint`,
+    /// `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
+    pub path: String,
+    /// The content, already encoded.
+    pub bytes: Bytes,
+    /// Kind of file, which decides the HTTP headers.
+    pub kind: AssetKind,
+}
+
+impl Asset {
+    /// Creates an asset of `kind` at `path`.
+    pub fn new(path: impl Into<String>, bytes: impl Into<Bytes>, kind: AssetKind) -> Self {
+        Self {
+            path: path.into(),
+            bytes: bytes.into(),
+            kind,
+        }
+    }
+}
+
+/// The kinds of public files (static-ct-api, "Monitoring APIs").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AssetKind {
+    /// The signed tree head; the only file that changes.
+    Checkpoint,
+    /// A tile of Merkle tree hashes, full or partial.
+    HashTile,
+    /// A tile of entries.
+    DataTile {
+        /// The encoding of the bytes.
+        encoding: Encoding,
+    },
+    /// The names of the entries of a data tile, gzipped JSON lines (the names tiles extension).
+    NamesTile,
+    /// A DER certificate of a chain, named after its SHA-256.
+    Issuer,
+    /// `log.v3.json`: the log's metadata.
+    LogJson,
+}
+
+/// The encodings of stored bytes, named as in `Content-Encoding`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// No encoding.
+    Identity,
+    /// Gzip (RFC 1952).
+    Gzip,
+}
+
+impl AssetKind {
+    /// Returns the `Content-Type` of the file.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "text/plain; charset=utf-8",
+            Self::HashTile | Self::DataTile { .. } => "application/octet-stream",
+            Self::NamesTile => "application/jsonl; charset=utf-8",
+            Self::Issuer => "application/pkix-cert",
+            Self::LogJson => "application/json",
+        }
+    }
+
+    /// Returns the `Cache-Control` of the file. Tiles (full and partial) and issuers never change;
+    /// a checkpoint is replaced in every round.
+    pub fn cache_control(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "public, max-age=2",
+            Self::HashTile | Self::DataTile { .. } | Self::NamesTile | Self::Issuer => {
+                "public, max-age=31536000, immutable"
+            }
+            Self::LogJson => "public, max-age=300",
+        }
+    }
+
+    /// Returns the `Content-Encoding` of the stored bytes, if any.
+    pub fn content_encoding(self) -> Option<&'static str> {
+        match self {
+            Self::DataTile {
+                encoding: Encoding::Gzip,
+            }
+            | Self::NamesTile => Some("gzip"),
+            _ => None,
+        }
+    }
+}
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
@@ -222,4 +311,110 @@ pub trait Assets: Repairs + 'static {
 
     /// Returns the location of the files, a directory or a bucket, for messages.
     fn location(&self) -> String;
+}
+
+/// Directory for damaged files, in the log's private directory.
+pub(crate) const KEPT: &str = ".lucarne/damaged";
+
+/// Replaces files that differ from the bytes of the log, while another process serves them. The old
+/// files are evidence and are never lost.
+#[async_trait]
+pub trait Repairs: Send + Sync {
+    /// Replaces the file at the path of `asset` atomically and durably. Returns the location of the
+    /// kept old file, or `None` if no file existed.
+    ///
+    /// # Errors
+    ///
+    /// After an error, the old file is still at its path, or among the kept files.
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
+
+    /// Returns the error with which [`replace`](Self::replace) would fail, as far as this can be
+    /// known without a write.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`replace`](Self::replace).
+    async fn may_replace(&self, path: &str) -> Result<(), AssetError> {
+        let _ = path;
+        Ok(())
+    }
+
+    /// Returns the damaged rounds that
+    /// [`remove_damaged_rounds`](Self::remove_damaged_rounds) would remove.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    async fn damaged_rounds(&self, size: u64) -> Result<Vec<String>, AssetError> {
+        let _ = size;
+        Ok(Vec::new())
+    }
+
+    /// Removes the damaged rounds that a published checkpoint of `size` entries covers. The caller
+    /// has verified that all files of its tree are right, and that the lock has the same tree. A
+    /// directory that another process has open stays unchanged.
+    ///
+    /// # Errors
+    ///
+    /// After an error, some of the rounds may have been removed.
+    async fn remove_damaged_rounds(&self, size: u64) -> Result<Vec<Removed>, AssetError> {
+        let _ = size;
+        Ok(Vec::new())
+    }
+}
+
+/// A damaged file that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Former location of the file.
+    pub file: String,
+    /// Location of the kept copy.
+    pub kept: String,
+}
+
+/// The records of a journal with their positions.
+#[derive(Debug, Default)]
+pub struct JournalContents {
+    /// All complete records, oldest first.
+    pub records: Vec<StagedRecord>,
+    /// The unfinished ends of segments, which a recovery drops. The last unfinished end may be an
+    /// append in progress.
+    pub torn: Vec<TornTail>,
+    /// Damage that no crash explains ([`AssetError::Damaged`]). Records after the damage in the
+    /// same file are missing from `records`.
+    pub damage: Vec<AssetError>,
+}
+
+impl JournalContents {
+    /// Returns the complete records without their positions.
+    pub(crate) fn into_records(self) -> Vec<Bytes> {
+        self.records
+            .into_iter()
+            .map(|staged| staged.record)
+            .collect()
+    }
+}
+
+/// A record of the journal, with its position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedRecord {
+    /// Path of the segment, or name of the object.
+    pub file: String,
+    /// Offset in the file, at the start of the record's header.
+    pub offset: u64,
+    /// Length in the file, including the header.
+    pub bytes: u64,
+    /// Content of the record.
+    pub record: Bytes,
+}
+
+/// An append that was never finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// Path of the segment.
+    pub file: String,
+    /// Offset at which the unfinished record begins.
+    pub offset: u64,
+    /// Number of bytes from this offset to the end of the file.
+    pub bytes: u64,
 }

@@ -58,7 +58,6 @@
 //! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`, `object-stores`).
 //! Opening a location that a build does not support fails with [`NotBuilt`].
 
-mod asset;
 mod assets;
 mod blocking_pool;
 mod cache;
@@ -66,19 +65,17 @@ mod cache;
 pub mod conformance;
 mod error;
 mod file;
-mod journal_contents;
 mod lease;
 mod lock;
 pub mod memory;
 pub mod object;
 #[cfg(feature = "object-stores")]
 mod objectlock;
-mod observe;
-mod openfile;
 mod path;
 mod posix;
 mod read_assets;
-mod repairs;
+#[cfg(feature = "object-stores")]
+mod secret_managers;
 pub mod secrets;
 // Without a database feature, the code that all databases share is unused.
 #[cfg_attr(
@@ -88,12 +85,12 @@ pub mod secrets;
 mod sql;
 mod stats;
 
-pub use asset::{Asset, AssetKind, Encoding};
-pub use assets::Assets;
+pub use assets::{
+    Asset, AssetKind, Assets, Encoding, JournalContents, Removed, Repairs, StagedRecord, TornTail,
+};
 pub use cache::DiskCache;
 pub use error::{AssetError, NotBuilt};
 pub use file::{max_file_bytes, read_file};
-pub use journal_contents::{JournalContents, StagedRecord, TornTail};
 pub use lease::{HolderId, Lease, LeaseError};
 pub use lock::{Lock, LockError, LogId};
 pub use memory::{MemoryAssets, MemoryLock};
@@ -102,10 +99,7 @@ pub use object::ObjectAssets;
 pub use object::ObjectStoreConfig;
 #[cfg(feature = "object-stores")]
 pub use objectlock::ObjectLock;
-pub use observe::{Observer, Operation, Outcome};
-pub use openfile::OpenFile;
 pub use posix::{Holder, Holders, PosixAssets, PosixRepairs, holders, make_private_directory};
-pub use read_assets::{ForReader, ReadAssets};
-pub use repairs::{Removed, Repairs};
+pub use read_assets::{ForReader, OpenFile, ReadAssets};
 pub use sql::{SqlLock, TesseraState};
-pub use stats::{Stats, StoreDate};
+pub use stats::{Observer, Operation, Outcome, Stats, StoreDate};

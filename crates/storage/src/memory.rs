@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::repairs::KEPT;
+use crate::assets::KEPT;
 use crate::{Asset, AssetError, Assets, Lock, LockError, LogId, Repairs, Stats, StoreDate, path};
 
 /// A call on [`MemoryAssets`], for [`MemoryAssets::inject`].

@@ -10,15 +10,12 @@
 //!     tmp/                files that are being written; empty between calls
 //! ```
 
+mod active;
 mod directory;
-mod directory_lock;
-mod durability;
-mod immutable;
 mod journal;
 mod processes;
 mod publisher;
 mod repairs;
-mod second_look;
 mod segment;
 mod settle;
 #[cfg(test)]
@@ -35,13 +32,14 @@ use parking_lot::Mutex;
 
 pub(crate) use self::directory::make_durably;
 pub use self::directory::make_private_directory;
-use self::directory::{Directory, OWN, existing, keep_private, make_own_directories};
-use self::directory_lock::DirectoryLock;
-use self::durability::Durability;
+use self::directory::{
+    Directory, DirectoryLock, OWN, existing, keep_private, make_own_directories,
+};
 use self::journal::{Damage, Journal};
 pub use self::processes::{Holder, Holders, holders};
 use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
+use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
 use crate::{Asset, AssetError, Assets, JournalContents, OpenFile, Repairs, Stats, path};
 

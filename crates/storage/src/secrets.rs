@@ -1,16 +1,11 @@
 //! Keys in a secret manager: AWS Secrets Manager, GCP Secret Manager.
 
 #[cfg(not(feature = "object-stores"))]
-mod absent;
-#[cfg(feature = "object-stores")]
-mod managers;
-
-#[cfg(not(feature = "object-stores"))]
 pub use absent::{aws, gcp};
-#[cfg(feature = "object-stores")]
-pub use managers::{aws, gcp};
 
 use crate::NotBuilt;
+#[cfg(feature = "object-stores")]
+pub use crate::secret_managers::{aws, gcp};
 
 /// The reasons why a secret cannot be read. Each text follows the name of the secret.
 #[derive(Debug, thiserror::Error)]
@@ -66,4 +61,36 @@ pub enum SecretError {
         "cannot be fetched: {0}. Build with that feature, or fetch the key with a command (`exec:`)"
     )]
     NotBuilt(#[from] NotBuilt),
+}
+
+/// The replacement for secret managers in a build without the feature `object-stores`.
+#[cfg(not(feature = "object-stores"))]
+mod absent {
+    use bytes::Bytes;
+
+    use super::{NotBuilt, SecretError};
+    use crate::object::{Gcs, S3};
+
+    /// Fails, because this build has no secret managers.
+    ///
+    /// # Errors
+    ///
+    /// [`SecretError::NotBuilt`].
+    pub async fn aws(_name: &str, _place: &S3) -> Result<Bytes, SecretError> {
+        Err(left_out("AWS Secrets Manager"))
+    }
+
+    /// Fails, because this build has no secret managers.
+    ///
+    /// # Errors
+    ///
+    /// [`SecretError::NotBuilt`].
+    pub async fn gcp(_version: &str, _place: &Gcs) -> Result<Bytes, SecretError> {
+        Err(left_out("GCP Secret Manager"))
+    }
+
+    fn left_out(what: &'static str) -> SecretError {
+        let feature = "object-stores";
+        NotBuilt { what, feature }.into()
+    }
 }

@@ -2,19 +2,14 @@
 //! module has the common logic; [`Dialect`] has the statements of each database, and [`Database`]
 //! its connections.
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod connections;
 #[cfg(feature = "sqlite")]
 mod database_file;
 mod database_url;
 mod dialect;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-mod failure;
-#[cfg(feature = "sqlite")]
-mod looking;
+mod engine;
 #[cfg(feature = "mysql")]
 mod mysql;
-mod opening;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -23,13 +18,21 @@ mod renewal;
 mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod tessera;
+
+use std::path::Path;
 
 use async_trait::async_trait;
 
 use self::database_url::DatabaseUrl;
 use self::dialect::Dialect;
-pub use self::tessera::TesseraState;
+#[cfg(feature = "mysql")]
+use self::mysql::MySql;
+#[cfg(feature = "postgres")]
+use self::postgres::Postgres;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use self::server::Server;
+#[cfg(feature = "sqlite")]
+use self::sqlite::{Looking, Sqlite};
 use crate::{Lock, LockError, LogId, StoreDate};
 
 /// A lock in an SQL database, shared by all logs of a process.
@@ -79,7 +82,7 @@ impl SqlLock {
     /// power failure, or if this build does not support it ([`NotBuilt`](crate::NotBuilt));
     /// [`LockError::Failed`] if the server cannot be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
-        let database = opening::open(&DatabaseUrl::parse(place)?).await?;
+        let database = DatabaseUrl::parse(place)?.open().await?;
         Ok(Self { database })
     }
 
@@ -90,7 +93,7 @@ impl SqlLock {
     ///
     /// The errors of [`open`](Self::open).
     pub async fn look(place: &str) -> Result<Self, LockError> {
-        let database = opening::look(&DatabaseUrl::parse(place)?).await?;
+        let database = DatabaseUrl::parse(place)?.look().await?;
         Ok(Self { database })
     }
 
@@ -102,7 +105,7 @@ impl SqlLock {
     ///
     /// [`LockError::Unusable`] if the file or table exists already.
     pub async fn create(place: &str) -> Result<Self, LockError> {
-        opening::create(&DatabaseUrl::parse(place)?).await?;
+        DatabaseUrl::parse(place)?.create().await?;
         Self::open(place).await
     }
 
@@ -112,8 +115,8 @@ impl SqlLock {
     ///
     /// The errors of [`look`](Self::look). [`LockError::Unusable`] if the file exists, if the lock
     /// is on a server, or if its newest commits may be missing.
-    pub async fn copy(place: &str, to: &std::path::Path) -> Result<(), LockError> {
-        opening::copy(&DatabaseUrl::parse(place)?, to).await
+    pub async fn copy(place: &str, to: &Path) -> Result<(), LockError> {
+        DatabaseUrl::parse(place)?.copy(to).await
     }
 
     /// Returns `true` if a lock exists, of any log: a file, or the table on a server.
@@ -122,7 +125,7 @@ impl SqlLock {
     ///
     /// The errors of [`open`](Self::open).
     pub async fn is_there(place: &str) -> Result<bool, LockError> {
-        opening::is_there(&DatabaseUrl::parse(place)?).await
+        DatabaseUrl::parse(place)?.is_there().await
     }
 
     /// Returns the state of the tree that TesseraCT keeps in this database; `None` if the database
@@ -133,7 +136,7 @@ impl SqlLock {
     /// The errors of [`open`](Self::open), and an error for an unknown version of TesseraCT's
     /// tables.
     pub async fn tessera(place: &str) -> Result<Option<TesseraState>, LockError> {
-        opening::tessera(&DatabaseUrl::parse(place)?).await
+        DatabaseUrl::parse(place)?.tessera().await
     }
 
     /// Returns the statement that creates the table. An administrator needs the statement if the
@@ -280,4 +283,97 @@ struct Change<'c> {
     log: &'c LogId,
     /// The body that is stored for the log afterwards.
     body: &'c [u8],
+}
+
+/// The databases of this build, as selected by cargo features.
+impl DatabaseUrl {
+    /// See [`SqlLock::open`].
+    async fn open(&self) -> Result<Box<dyn Database>, LockError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => Ok(Box::new(Sqlite::open(path).await?)),
+            #[cfg(feature = "mysql")]
+            Self::MySql(url) => Ok(Box::new(Server::<MySql>::open(url).await?)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Ok(Box::new(Server::<Postgres>::open(url).await?)),
+            #[cfg(not(all(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+            absent => Err(absent.left_out()),
+        }
+    }
+
+    /// See [`SqlLock::look`]. A server is opened in the usual way, which writes
+    /// nothing.
+    async fn look(&self) -> Result<Box<dyn Database>, LockError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => Ok(Box::new(Looking::into(path).await?)),
+            server => server.open().await,
+        }
+    }
+
+    /// See [`SqlLock::copy`].
+    async fn copy(&self, to: &Path) -> Result<(), LockError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => Looking::into(path).await?.copy(to).await,
+            #[cfg(not(feature = "sqlite"))]
+            Self::Sqlite(_) => {
+                let _ = to;
+                Err(self.left_out())
+            }
+            server => Err(LockError::Unusable {
+                location: server.to_string(),
+                reason:
+                    "only an SQLite lock is a file. Copy the database with the tools of its server"
+                        .into(),
+            }),
+        }
+    }
+
+    /// See [`SqlLock::is_there`].
+    async fn is_there(&self) -> Result<bool, LockError> {
+        match self {
+            Self::Sqlite(path) => Ok(path.exists()),
+            #[cfg(feature = "mysql")]
+            Self::MySql(url) => Server::<MySql>::is_there(url).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Server::<Postgres>::is_there(url).await,
+            #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+            absent => Err(absent.left_out()),
+        }
+    }
+
+    /// See [`SqlLock::tessera`].
+    async fn tessera(&self) -> Result<Option<TesseraState>, LockError> {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql(url) => mysql::tessera(url).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Creates the lock that [`open`](Self::open) opens.
+    async fn create(&self) -> Result<(), LockError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => Sqlite::create(path).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(url) => Server::<MySql>::create(url).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Server::<Postgres>::create(url).await,
+            #[cfg(not(all(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+            absent => Err(absent.left_out()),
+        }
+    }
+}
+
+/// The state of a tree that TesseraCT left in a bucket, according to its database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TesseraState {
+    /// Number of entries with an index in the log. The log may have issued SCTs of these entries.
+    pub sequenced: u64,
+    /// Number of entries in tiles.
+    pub integrated: u64,
+    /// Root hash of the integrated tree.
+    pub root: Vec<u8>,
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use http::header::{ACCEPT_ENCODING, HeaderValue, USER_AGENT};
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -28,8 +28,8 @@ use object_store::client::{
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{RequestPolicy, requests};
-use crate::{Outcome, Stats};
+use super::RequestPolicy;
+use crate::{Operation, Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 
@@ -74,7 +74,7 @@ impl HttpConnector for Connector {
     }
 }
 
-pub(super) struct Transport {
+struct Transport {
     client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
     options: Connector,
     budget: Budget,
@@ -110,11 +110,11 @@ impl Transport {
 
     /// Sends one request and counts it.
     async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let operation = requests::operation(&request);
+        let operation = operation(&request);
         let start = Instant::now();
         let response = self.exchange(request).await;
         let outcome = match &response {
-            Ok(response) => requests::outcome(response.status()),
+            Ok(response) => outcome(response.status()),
             Err(_) => Outcome::Lost,
         };
         let stats = &self.options.stats;
@@ -193,6 +193,33 @@ impl HttpService for Transport {
             Some(after) if hedgeable(&request) => self.hedged(request, after).await,
             _ => self.attempt(request).await,
         }
+    }
+}
+
+/// Returns the operation of a request of S3, Google's XML API or Azure.
+fn operation<B>(request: &Request<B>) -> Operation {
+    let query = request.uri().query().unwrap_or_default();
+    let listing = query.contains("list-type=") || query.contains("comp=list");
+    match *request.method() {
+        Method::GET if listing => Operation::List,
+        Method::GET | Method::HEAD => Operation::Get,
+        Method::PUT => Operation::Put,
+        Method::DELETE => Operation::Delete,
+        Method::POST if query.starts_with("delete") || query.contains("comp=batch") => {
+            Operation::Delete
+        }
+        _ => Operation::Other,
+    }
+}
+
+/// Returns the outcome for the status of a response.
+fn outcome(status: StatusCode) -> Outcome {
+    match status.as_u16() {
+        ..300 => Outcome::Done,
+        404 => Outcome::Absent,
+        304 | 409 | 412 => Outcome::Conflict,
+        408 | 429 | 500.. => Outcome::Unavailable,
+        _ => Outcome::Refused,
     }
 }
 
@@ -296,5 +323,33 @@ impl Budget {
 impl Default for Budget {
     fn default() -> Self {
         Self(AtomicI64::new(Self::MAX_SAVED))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_apart() {
+        let of = |method: &str, uri: &str| {
+            operation(&Request::builder().method(method).uri(uri).body(()).unwrap())
+        };
+        assert_eq!(
+            of("GET", "http://h/b?list-type=2&prefix=x"),
+            Operation::List
+        );
+        assert_eq!(
+            of("GET", "http://h/c?restype=container&comp=list"),
+            Operation::List
+        );
+        assert_eq!(of("GET", "http://h/b/checkpoint"), Operation::Get);
+        assert_eq!(of("PUT", "http://h/b/checkpoint"), Operation::Put);
+        assert_eq!(of("POST", "http://h/b?delete"), Operation::Delete);
+        assert_eq!(
+            of("POST", "http://h/c?restype=container&comp=batch"),
+            Operation::Delete
+        );
+        assert_eq!(of("POST", "http://h/token"), Operation::Other);
     }
 }

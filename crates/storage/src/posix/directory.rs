@@ -1,19 +1,21 @@
-//! The open directory of a log, and the creation of directories.
+//! The open directory of a log, the lock that allows one process per directory, and the creation of
+//! directories.
 
-use std::fs::{DirBuilder, File, Permissions, set_permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, set_permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
 
-use super::directory_lock::{DirectoryLock, LOCK};
-use super::durability::Durability;
 use super::journal::{Journal, open_directory};
+use super::processes::hold_tesseract;
 use super::publisher::{Publisher, TEMPORARY};
+use super::settle::Durability;
 use crate::{AssetError, Stats, file};
 
 /// The directory for private files.
@@ -42,7 +44,7 @@ pub(super) struct Directory {
 impl Directory {
     pub(super) fn writable(&self) -> Result<&Self, AssetError> {
         let error: io::Error = if self.read_only {
-            io::ErrorKind::ReadOnlyFilesystem.into()
+            ErrorKind::ReadOnlyFilesystem.into()
         } else if self.closed.load(Ordering::SeqCst) {
             io::Error::other("the directory was released to another process")
         } else {
@@ -67,7 +69,7 @@ impl Directory {
         let read = file::open(&path).and_then(|mut file| file::read_bounded(&mut file, max));
         match read {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(AssetError::io("read", path.display().to_string(), error)),
         }
     }
@@ -86,7 +88,7 @@ impl Directory {
             .and_then(|same| Ok(same && self.lock.as_ref().map_or(Ok(true), held)?));
         match same {
             Ok(true) => Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(AssetError::io(
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(AssetError::io(
                 "examine",
                 self.given.display().to_string(),
                 e,
@@ -95,6 +97,95 @@ impl Directory {
                 directory: self.given.display().to_string(),
             }),
         }
+    }
+}
+
+/// The lock file: only one process at a time can lock it.
+const LOCK: &str = ".lucarne/lock";
+
+/// Holds the directory for this process. The kernel releases the lock when the process ends for any
+/// reason. The file stays, and its existence has no meaning.
+pub(super) struct DirectoryLock {
+    file: File,
+    /// Prevents a TesseraCT that ran the log before from starting.
+    tesseract: Option<File>,
+}
+
+impl DirectoryLock {
+    /// Takes [`LOCK`] for the log in `directory`.
+    pub(super) fn take(directory: &Path) -> Result<Self, AssetError> {
+        let path = directory.join(LOCK);
+        let failed = |action| {
+            let path = path.display().to_string();
+            move |e| AssetError::io(action, path, e)
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.mode(0o600).open(&path).map_err(failed("open"))?;
+        hold(&mut file, directory, &path)?;
+        // The note is for operators and for the error message; the lock does not depend on the
+        // note.
+        let noted = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{} {}", std::process::id(), machine()));
+        if let Err(e) = noted {
+            tracing::debug!(path = %path.display(), error = %e, "cannot note the process id");
+        }
+        let tesseract = hold_tesseract(directory)?;
+        Ok(Self { file, tesseract })
+    }
+
+    /// Releases the directory for another process.
+    fn release(&self) -> io::Result<()> {
+        if let Some(tesseract) = &self.tesseract {
+            flock(tesseract, FlockOperation::Unlock)?;
+        }
+        Ok(flock(&self.file, FlockOperation::Unlock)?)
+    }
+
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Takes the lock without writing; `None` if no process ever took it.
+    pub(super) fn look(directory: &Path) -> Result<Option<Self>, AssetError> {
+        let path = directory.join(LOCK);
+        match File::open(&path) {
+            Ok(mut file) => {
+                hold(&mut file, directory, &path)?;
+                let tesseract = hold_tesseract(directory)?;
+                Ok(Some(Self { file, tesseract }))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => hold_tesseract(directory).map(|_| None),
+            Err(e) => Err(AssetError::io("open", path.display().to_string(), e)),
+        }
+    }
+}
+
+/// Returns the name of this machine, without spaces.
+fn machine() -> String {
+    let name = rustix::system::uname();
+    name.nodename()
+        .to_string_lossy()
+        .replace(char::is_whitespace, "-")
+}
+
+/// Locks the file, or returns an error that names the holder.
+fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), AssetError> {
+    match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            let mut words = owner.split_whitespace();
+            let (pid, other) = (words.next(), words.next().filter(|name| *name != machine()));
+            Err(AssetError::InUse {
+                directory: directory.display().to_string(),
+                pid: pid.and_then(|pid| pid.parse().ok()),
+                machine: other.map(str::to_owned),
+            })
+        }
+        Err(e) => Err(AssetError::io("lock", path.display().to_string(), e.into())),
     }
 }
 
@@ -126,14 +217,14 @@ pub(super) fn keep_private(own: &Path) {
 /// Returns the directory, which must exist, as an absolute path without links.
 pub(super) fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     let failed = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => AssetError::Missing {
+        ErrorKind::NotFound => AssetError::Missing {
             directory: path.display().to_string(),
         },
         _ => AssetError::io("open", path.display().to_string(), e),
     };
     let real = path.canonicalize().map_err(failed)?;
     if !real.is_dir() {
-        let error = io::ErrorKind::NotADirectory.into();
+        let error = ErrorKind::NotADirectory.into();
         return Err(AssetError::io("open", real.display().to_string(), error));
     }
     Ok(real)
@@ -166,9 +257,9 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
     make_durably(parent, 0o755)?;
     let failed = |e| AssetError::io("create the directory", path.display().to_string(), e);
     match DirBuilder::new().mode(mode).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             if !path.is_dir() {
-                return Err(failed(io::ErrorKind::NotADirectory.into()));
+                return Err(failed(ErrorKind::NotADirectory.into()));
             }
         }
         result => {

@@ -1,32 +1,35 @@
 //! The journal: rounds that are durable, but whose files may not be durable yet.
 //!
 //! The journal is a directory of segments (see [`segment`](super::segment)) with increasing
-//! numbers. Records are only appended to the newest segment. [`Journal::open`] and
+//! numbers. Records are only appended to the newest segment ([`Active`]). [`Journal::open`] and
 //! [`Journal::rotate`] start a new segment and never continue an old segment, so that no byte is
 //! written after bytes of unknown state.
 //!
 //! A segment is filled with zeros and synced before its first record, and whenever it grows. A
-//! record only overwrites blocks that are on the disk already. [`second_look`](super::second_look)
-//! explains why.
-
-mod active;
-mod contents;
+//! record only overwrites blocks that are on the disk already. [`active`](super::active) gives the
+//! reason.
+//!
+//! Other processes may inspect the journal at any time ([`Journal::contents`]).
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use self::active::Active;
-use self::contents::{steadily, undamaged};
+use super::active::{Active, still_writable};
 use super::repairs::set_aside;
-use super::second_look::still_writable;
-use super::segment::{self, Segment};
-use crate::{AssetError, Stats};
+use super::segment::{self, RECORD_HEADER, Segment};
+use crate::{AssetError, JournalContents, StagedRecord, Stats, TornTail};
+
+/// Number of attempts to read a journal that seems damaged or lacks a listed file. A concurrent
+/// process that appends and truncates can cause both; real damage persists.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Journal {
     directory: PathBuf,
@@ -255,7 +258,7 @@ impl Journal {
     }
 
     /// Returns all segments, oldest first.
-    pub(super) fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
+    fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
         let failed = |e| AssetError::io("list", self.directory.display().to_string(), e);
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.directory).map_err(failed)? {
@@ -285,11 +288,53 @@ impl Journal {
     }
 }
 
+/// Inspection while another process writes the journal.
+impl Journal {
+    /// Returns the files of damaged segments, and of the segments before them, oldest first.
+    pub(super) fn damaged(&self) -> Result<Vec<PathBuf>, AssetError> {
+        let contents = self.read_contents()?;
+        let files = contents.damage.iter().filter_map(|damage| match damage {
+            AssetError::Damaged { file, .. } => Some(PathBuf::from(file)),
+            _ => None,
+        });
+        let Some(last) = files.max() else {
+            return Ok(Vec::new());
+        };
+        let paths = self.segments()?.into_iter().map(|segment| segment.path);
+        Ok(paths.filter(|path| *path <= last).collect())
+    }
+
+    /// Returns every record with its position, without changing a file.
+    pub(super) fn contents(&self) -> Result<JournalContents, AssetError> {
+        if !self.directory.exists() {
+            return Ok(JournalContents::default());
+        }
+        let sound = || {
+            let mut contents = self.read_contents()?;
+            match contents.damage.pop() {
+                None => Ok(contents),
+                Some(damage) => Err(damage),
+            }
+        };
+        steadily(sound).or_else(|_| self.read_contents())
+    }
+
+    fn read_contents(&self) -> Result<JournalContents, AssetError> {
+        let mut files = self.segments()?;
+        while files.pop_if(SegmentFile::never_used).is_some() {}
+        let mut contents = JournalContents::default();
+        for (at, file) in files.iter().enumerate() {
+            add(&mut contents, file, files.get(at + 1));
+        }
+        Ok(contents)
+    }
+}
+
 /// A segment as it is on the disk.
-pub(super) struct SegmentFile {
+struct SegmentFile {
     number: u64,
-    pub(super) path: PathBuf,
-    pub(super) bytes: Bytes,
+    path: PathBuf,
+    bytes: Bytes,
 }
 
 /// Returns the segments, and all complete records.
@@ -319,7 +364,7 @@ fn records(files: &[SegmentFile], damage: Damage) -> Result<(Vec<Older>, Vec<Byt
 impl SegmentFile {
     /// Returns `true` if no record was ever appended to the segment. `&mut`, because `pop_if`
     /// requires it.
-    pub(super) fn never_used(&mut self) -> bool {
+    fn never_used(&mut self) -> bool {
         Segment::never_used(&self.bytes)
     }
 
@@ -356,16 +401,16 @@ impl SegmentFile {
     }
 
     /// Returns `true` if the next segment states that this segment was complete.
-    pub(super) fn must_be_whole(&self, next: Option<&SegmentFile>) -> bool {
+    fn must_be_whole(&self, next: Option<&SegmentFile>) -> bool {
         let next = next.and_then(|next| next.parse().ok());
         next.is_some_and(|next| next.sealed)
     }
 
-    pub(super) fn torn(&self, offset: usize) -> AssetError {
+    fn torn(&self, offset: usize) -> AssetError {
         self.damaged(offset, "a complete record was damaged later")
     }
 
-    pub(super) fn damaged(&self, offset: usize, detail: &'static str) -> AssetError {
+    fn damaged(&self, offset: usize, detail: &'static str) -> AssetError {
         AssetError::Damaged {
             file: self.path.display().to_string(),
             offset: offset as u64,
@@ -374,12 +419,62 @@ impl SegmentFile {
     }
 }
 
+/// Adds the records of one segment.
+fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&SegmentFile>) {
+    let torn = match Segment::parse(&file.bytes) {
+        Ok(segment) => segment.torn,
+        Err(damage) => {
+            contents
+                .damage
+                .push(file.damaged(damage.offset, damage.detail));
+            None
+        }
+    };
+    let path = file.path.display().to_string();
+    for (offset, _, record) in Segment::around_damage(&file.bytes) {
+        contents.records.push(StagedRecord {
+            file: path.clone(),
+            offset: offset as u64,
+            bytes: (RECORD_HEADER + record.len()) as u64,
+            record,
+        });
+    }
+    if let Some(torn) = torn {
+        if file.must_be_whole(next) {
+            contents.damage.push(file.torn(torn.start));
+        } else {
+            contents.torn.push(TornTail {
+                file: path,
+                offset: torn.start as u64,
+                bytes: torn.len() as u64,
+            });
+        }
+    }
+}
+
+/// Repeats `look` until it succeeds, at most [`LOOKS`] times.
+fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T, AssetError> {
+    for _ in 1..LOOKS {
+        if let Ok(seen) = look() {
+            return Ok(seen);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    look()
+}
+
+/// Returns size and bytes of the complete records of a damaged segment.
+fn undamaged(segment: &Bytes) -> Vec<(u64, Bytes)> {
+    let records = Segment::around_damage(segment).into_iter();
+    records.map(|(_, size, record)| (size, record)).collect()
+}
+
 fn number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     (name.len() == 16).then_some(name)?.parse().ok()
 }
 
-fn remove(path: &Path) -> Result<(), AssetError> {
+pub(super) fn remove(path: &Path) -> Result<(), AssetError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result.map_err(|e| AssetError::io("remove", path.display().to_string(), e)),

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::openfile::{OpenFile, Stamp};
+use crate::read_assets::{OpenFile, Stamp};
 use crate::{Asset, AssetError, AssetKind, Stats, file, path};
 
 /// The directory of files that are written and not yet renamed. The directory is private, so that

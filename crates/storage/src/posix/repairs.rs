@@ -1,4 +1,5 @@
-//! Repair of files in a directory that another process has open.
+//! Repair of files in a directory that another process has open. An immutable file (`chattr +i`,
+//! which Sunlight sets on tiles and issuers) is replaced by an immutable file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -7,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, IFlags, access, ioctl_getflags, ioctl_setflags};
 
-use super::directory_lock::DirectoryLock;
-use super::immutable::{Unlocked, is_locked};
+use super::directory::DirectoryLock;
 use super::journal::{Journal, open_directory};
 use super::{OWN, existing, make_durably};
-use crate::repairs::KEPT;
+use crate::assets::KEPT;
 use crate::{Asset, AssetError, Removed, Repairs, path};
+
+/// Bit of `CAP_LINUX_IMMUTABLE` in a set of capabilities.
+const CAP_LINUX_IMMUTABLE: u32 = 9;
 
 /// Replaces damaged files in the directory of a log. A concurrent reader gets either the old or the
 /// new bytes.
@@ -200,6 +203,68 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AssetE
         }
         _ => AssetError::io(action, path, error),
     }
+}
+
+/// An immutable file without its attribute, which is set again when this value is dropped.
+#[derive(Debug)]
+struct Unlocked {
+    file: File,
+    flags: IFlags,
+}
+
+impl Unlocked {
+    /// Removes the attribute of the file at `path`. Returns `None` if the file is not immutable,
+    /// does not exist, or is on a file system without attributes.
+    ///
+    /// # Errors
+    /// If this process may not change the attribute.
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        let Some((file, flags)) = immutable(path) else {
+            return Ok(None);
+        };
+        ioctl_setflags(&file, flags - IFlags::IMMUTABLE)?;
+        Ok(Some(Unlocked { file, flags }))
+    }
+
+    /// Sets the attribute of the file that has replaced this one. The old file, which is kept as
+    /// evidence, gets its attribute back as well.
+    fn pass_on(self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        let flags = ioctl_getflags(&file)?;
+        Ok(ioctl_setflags(&file, flags | IFlags::IMMUTABLE)?)
+    }
+}
+
+impl Drop for Unlocked {
+    fn drop(&mut self) {
+        if let Err(error) = ioctl_setflags(&self.file, self.flags) {
+            tracing::warn!(%error, "cannot set the attribute of an immutable file again");
+        }
+    }
+}
+
+/// Checks without a change whether the attribute of a file would prevent its replacement.
+fn is_locked(path: &Path) -> bool {
+    immutable(path).is_some() && !may_unlock()
+}
+
+/// Returns a file with its attributes if it is immutable.
+fn immutable(path: &Path) -> Option<(File, IFlags)> {
+    let there = path.symlink_metadata().ok()?;
+    if !there.is_file() && !there.is_dir() {
+        return None;
+    }
+    let file = File::open(path).ok()?;
+    let flags = ioctl_getflags(&file).ok()?;
+    flags.contains(IFlags::IMMUTABLE).then_some((file, flags))
+}
+
+/// Returns whether this process has the capability to change the attribute.
+fn may_unlock() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    effective.is_some_and(|set| set & (1 << CAP_LINUX_IMMUTABLE) != 0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Why zeros: a record overwrites blocks that the file system already has on the disk. Its sync
-//! then depends on no change to the structures of the file system (`second_look.rs`).
+//! then depends on no change to the structures of the file system (`active.rs`).
 //!
 //! Why XXH3: the sums must detect a tear or a flipped bit, on megabytes per second during a round.
 //! The sums need not resist an attacker: a process that can write the journal can write the whole

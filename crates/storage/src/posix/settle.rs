@@ -1,13 +1,49 @@
-//! The method [`settle`](Directory::settle): syncs published files and cuts the journal.
+//! The method [`settle`](Directory::settle): syncs published files, in the way that fits the file
+//! system, and cuts the journal.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use super::Directory;
-use super::durability::Durability;
 use super::journal::{Next, open_directory};
 use crate::AssetError;
+
+/// The methods to sync published files.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Durability {
+    /// A single `syncfs`.
+    FileSystem,
+    /// `fsync` of each file and each directory.
+    EachFile,
+}
+
+impl Durability {
+    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. FUSE, for
+    /// example, does not give this guarantee: the daemon never gets the request.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(root: &File) -> Self {
+        const KNOWN: [u32; 6] = [
+            0x0000_ef53, // ext4
+            0x5846_5342, // XFS
+            0x9123_683e, // Btrfs
+            0xf2f5_2010, // F2FS
+            0x2fc1_2fc1, // ZFS
+            0x0102_1994, // tmpfs, for tests
+        ];
+        let kind = rustix::fs::fstatfs(root).map(|status| status.f_type as u32);
+        match kind {
+            Ok(kind) if KNOWN.contains(&kind) => Self::FileSystem,
+            _ => Self::EachFile,
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of(_root: &File) -> Self {
+        Self::EachFile
+    }
+}
 
 impl Directory {
     /// See [`Assets::settle`](crate::Assets::settle).
@@ -90,7 +126,7 @@ impl Directory {
             match File::open(&path) {
                 Ok(file) => self.sync_one(&path, &file)?,
                 // The partial tile was removed in the meantime.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(AssetError::io("open", path.display().to_string(), e)),
             }
             let above = path.ancestors().skip(1);
@@ -107,15 +143,14 @@ impl Directory {
         for path in directories.iter().rev() {
             match open_directory(path) {
                 Ok(directory) => self.sync_one(path, &directory)?,
-                Err(AssetError::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(AssetError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
         }
         Ok(())
     }
 
-    fn sync_one(&self, path: &std::path::Path, file: &File) -> Result<(), AssetError> {
+    fn sync_one(&self, path: &Path, file: &File) -> Result<(), AssetError> {
         self.stats.synced();
         file.sync_all()
             .map_err(|e| AssetError::io("sync", path.display().to_string(), e))

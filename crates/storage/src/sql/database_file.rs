@@ -1,8 +1,9 @@
-//! The file of an SQLite lock database: its checks, its connections and its error messages.
+//! The file of an SQLite lock database: its creation, its checks, its connections and its error
+//! messages.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -125,6 +126,69 @@ impl DatabaseFile {
     }
 }
 
+/// Creates the file with Sunlight's table. The file gets its name only when it is complete: a crash
+/// leaves nothing that must be removed by hand.
+pub(super) fn create(path: &Path) -> Result<(), LockError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    crate::posix::make_durably(directory, 0o755).map_err(|e| unusable(path, &e.to_string()))?;
+    let failed =
+        |e: io::Error| unusable(path, &format!("the lock database cannot be created: {e}"));
+    nothing_left(path)?;
+    let new = renewal::beside(path, ".new");
+    renewal::remove(&new).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(&new).map_err(failed)?;
+    create_table(&new)?;
+    // Unlike a rename, a hard link never replaces an existing file.
+    let named = std::fs::hard_link(&new, path);
+    renewal::remove(&new).map_err(failed)?;
+    named.map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            unusable(path, "exists already; a lock database is never overwritten")
+        }
+        _ => failed(e),
+    })?;
+    let sync = || File::open(directory)?.sync_all();
+    sync().map_err(|e| unusable(path, &format!("the directory cannot be synced: {e}")))
+}
+
+/// Fails if a removed database has left commits behind. SQLite would replay its write-ahead log
+/// onto the new database; removing the log would lose the commits.
+fn nothing_left(path: &Path) -> Result<(), LockError> {
+    if path.exists() {
+        // The database exists; the caller refuses to overwrite it later.
+        return Ok(());
+    }
+    for suffix in ["-wal", ".renewed"] {
+        let left = renewal::beside(path, suffix);
+        if left.metadata().is_ok_and(|left| left.len() > 0) {
+            let reason = format!(
+                "the lock database is missing, and {} has its latest commits. Restore the database \
+                 next to this file. Only if the database is lost, move this file away, and see \
+                 \"The lock is lost\" in docs/how-to/disaster-recovery.md",
+                left.display()
+            );
+            return Err(unusable(path, &reason));
+        }
+    }
+    Ok(())
+}
+
+fn create_table(path: &Path) -> Result<(), LockError> {
+    let make = || {
+        let connection = Connection::open_with_flags(path, FLAGS)?;
+        // Without a write-ahead log, all content is in the file.
+        connection.execute_batch("PRAGMA journal_mode = DELETE")?;
+        connection.execute_batch(DURABLE)?;
+        connection.execute(SQLITE.schema, ())?;
+        connection.close().map_err(|(_, e)| e)
+    };
+    make().map_err(|e| unusable(path, &format!("the table cannot be created: {e}")))?;
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(|e| unusable(path, &format!("the table cannot be synced: {e}")))
+}
+
 /// Returns the target of symbolic links, if there is one: SQLite keeps its other files next to the
 /// target.
 pub(super) fn target(path: &Path) -> PathBuf {
@@ -192,13 +256,12 @@ pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, L
 }
 
 /// Flags for opening an existing file. Each connection is used by one thread at a time.
-pub(super) const FLAGS: OpenFlags =
-    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// The WAL mode needs one sync per commit instead of three or four, and readers do not wait.
 const WAL: &str = "PRAGMA journal_mode = WAL";
 
-pub(super) const DURABLE: &str = "
+const DURABLE: &str = "
     -- In WAL mode, only FULL syncs every commit.
     PRAGMA synchronous = FULL;
     -- On Apple's systems, fsync does not reach the disk, but these settings do.

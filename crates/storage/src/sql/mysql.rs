@@ -1,4 +1,4 @@
-//! MySQL and MariaDB.
+//! MySQL and MariaDB, and the state that TesseraCT on AWS keeps in MySQL.
 
 use async_trait::async_trait;
 use sqlx::ConnectOptions;
@@ -6,10 +6,11 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
+use super::TesseraState;
 use super::dialect::{Dialect, MYSQL};
-use super::failure::{Failure, Unfit};
-use super::server::{Diagnosis, Engine, advice, names_authority, trusted_pem};
-use crate::LogId;
+use super::engine::{Diagnosis, Engine, Failure, Unfit, advice, names_authority, trusted_pem};
+use super::server::Server;
+use crate::{LockError, LogId};
 
 /// Query of the columns: name, type, key, and the table's engine.
 const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
@@ -141,6 +142,47 @@ fn durable((flush, log_bin, sync_binlog): (i64, i64, i64)) -> Result<(), Unfit> 
         return Err(Unfit::BinaryLog { found: sync_binlog });
     }
     Ok(())
+}
+
+/// The supported version of TesseraCT's tables.
+const TESSERA_VERSION: u64 = 1;
+
+const TESSERA_TABLES: &str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
+     WHERE table_schema = DATABASE() AND table_name IN ('Tessera', 'SeqCoord', 'IntCoord')";
+
+const TESSERA_STATE: &str = "SELECT t.compatibilityVersion, s.next, i.seq, i.rootHash \
+     FROM Tessera t JOIN SeqCoord s ON s.id = t.id JOIN IntCoord i ON i.id = t.id WHERE t.id = 0";
+
+/// Reads the state of TesseraCT's tree; `None` if its tables do not exist.
+pub(super) async fn tessera(url: &Url) -> Result<Option<TesseraState>, LockError> {
+    let server = Server::<MySql>::new(url)?;
+    let mut connection = server.first().await?;
+    server.answer(tessera_state(&mut connection)).await
+}
+
+async fn tessera_state(connection: &mut MySqlConnection) -> Result<Option<TesseraState>, Failure> {
+    let tables: i64 = sqlx::query_scalar(TESSERA_TABLES)
+        .fetch_one(&mut *connection)
+        .await?;
+    if tables != 3 {
+        return Ok(None);
+    }
+    let row: Option<(u64, u64, u64, Vec<u8>)> = sqlx::query_as(TESSERA_STATE)
+        .fetch_optional(connection)
+        .await?;
+    match row {
+        Some((TESSERA_VERSION, sequenced, integrated, root)) => Ok(Some(TesseraState {
+            sequenced,
+            integrated,
+            root,
+        })),
+        Some((version, ..)) => Err(Unfit::TesseraVersion {
+            found: version,
+            supported: TESSERA_VERSION,
+        }
+        .into()),
+        None => Err(Unfit::NoTesseraLog.into()),
+    }
 }
 
 #[cfg(test)]

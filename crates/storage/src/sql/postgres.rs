@@ -7,8 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use url::Url;
 
 use super::dialect::{Dialect, POSTGRES};
-use super::failure::{Failure, Unfit};
-use super::server::{Diagnosis, Engine, advice, names_authority, trusted_pem};
+use super::engine::{Diagnosis, Engine, Failure, Unfit, advice, names_authority, trusted_pem};
 use crate::LogId;
 
 /// Query of the columns: name, type, whether the column alone is unique, and whether changes of the

@@ -188,7 +188,7 @@ mod tests {
     async fn renewed(known: &[u8], wanted: &[u8]) -> (tempfile::TempDir, Result<(), LockError>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks.db");
-        super::super::sqlite::create(&path).await.unwrap();
+        super::super::database_file::create(&path).unwrap();
         let old = connection(&path).unwrap();
         let insert = "INSERT INTO checkpoints VALUES (?, ?)";
         old.execute(insert, (&LOG[..], &b"row"[..])).unwrap();

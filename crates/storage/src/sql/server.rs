@@ -1,4 +1,4 @@
-//! A lock on a database server: the common part of MySQL and PostgreSQL.
+//! A lock on a database server.
 //!
 //! A server may restart, fail over or hang, and connections break. A call reconnects and retries
 //! until [`CALL_TIMEOUT`] has passed. If the response to a change was lost, the change may be
@@ -9,16 +9,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_net::{Trust, explain, shows_authority, tls_error};
-use lucarne_x509::pem;
+use parking_lot::Mutex;
 use sqlx::Connection as _;
-use sqlx::error::DatabaseError;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
 
-use super::connections::Connections;
 use super::dialect::Dialect;
-use super::failure::{Failure, Unfit};
+use super::engine::{Diagnosis, Engine, Failure, Unfit, message, passing};
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId, StoreDate};
 
@@ -36,109 +34,9 @@ const CHECK: Duration = Duration::from_secs(3);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A kind of database server.
-#[async_trait]
-pub(super) trait Engine: Sized + Send + Sync + 'static {
-    type Connection: sqlx::Connection;
-
-    /// The server's description of a column of the table.
-    type Column: Send + Sync;
-
-    const DIALECT: Dialect;
-
-    fn new(url: &Url) -> Result<Self, sqlx::Error>;
-
-    /// Opens a connection on which commits are durable. The settings are checked each time, because
-    /// a server may have other settings after a restart.
-    async fn connect(&self) -> Result<Self::Connection, Failure>;
-
-    /// Returns the columns of the table; empty if there is no table.
-    async fn columns(connection: &mut Self::Connection) -> Result<Vec<Self::Column>, sqlx::Error>;
-
-    /// Returns `true` if a table with these columns compares bytes, has one row per log, and
-    /// survives a crash.
-    fn fits(columns: &[Self::Column]) -> bool;
-
-    /// Fails for a table of another kind; returns `None` if there is no table.
-    async fn examine(connection: &mut Self::Connection) -> Result<Option<()>, Failure> {
-        let columns = Self::columns(connection).await?;
-        if columns.is_empty() {
-            return Ok(None);
-        }
-        if Self::fits(&columns) {
-            Ok(Some(()))
-        } else {
-            Err(Unfit::Table {
-                expected: Self::DIALECT.schema,
-            }
-            .into())
-        }
-    }
-
-    async fn load(
-        connection: &mut Self::Connection,
-        log: &LogId,
-    ) -> Result<Option<Vec<u8>>, sqlx::Error>;
-
-    /// Returns the time of the server in Unix seconds.
-    async fn now(connection: &mut Self::Connection) -> Result<i64, sqlx::Error>;
-
-    /// Executes a statement and returns the number of matching rows.
-    async fn execute(
-        connection: &mut Self::Connection,
-        statement: &'static str,
-        parameters: &[&[u8]],
-    ) -> Result<u64, sqlx::Error>;
-
-    /// Classifies an error that the server returned.
-    fn judge(error: &dyn DatabaseError) -> Diagnosis;
-
-    fn diagnose(error: &sqlx::Error) -> Diagnosis {
-        match error {
-            sqlx::Error::Database(error) => Self::judge(&**error),
-            sqlx::Error::Configuration(_) => Diagnosis::Refused(""),
-            sqlx::Error::Tls(_) => Diagnosis::Refused(advice::TLS),
-            sqlx::Error::Io(error) if is_tls(error) => Diagnosis::Refused(advice::TLS),
-            _ => Diagnosis::Away,
-        }
-    }
-}
-
-/// Returns `true` if rustls rejected the server: the next attempt would fail in the same way.
-fn is_tls(error: &std::io::Error) -> bool {
-    use rustls::Error::{InvalidCertificate, PeerIncompatible};
-    matches!(
-        tls_error(error),
-        Some(InvalidCertificate(_) | PeerIncompatible(_))
-    )
-}
-
-/// Returns `true` if the URL has its own certificate authority for the server.
-pub(super) fn names_authority(url: &Url) -> bool {
-    let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
-    url.query_pairs()
-        .any(|(key, _)| names.contains(&key.as_ref()))
-}
-
-/// Returns the certificate authorities of this machine in PEM, as sqlx expects them.
-pub(super) fn trusted_pem() -> Vec<u8> {
-    let trust = Trust::system();
-    let blocks = trust
-        .certificates()
-        .iter()
-        .map(|der| pem::encode("CERTIFICATE", der));
-    blocks.collect::<String>().into_bytes()
-}
-
-/// The meaning of a server's error.
-pub(super) enum Diagnosis {
-    /// The connection or the server is unavailable.
-    Away,
-    /// The statement had no effect, and the next attempt may succeed.
-    Again,
-    /// The statement had no effect; the text is the remedy, or empty.
-    Refused(&'static str),
-}
+/// Maximum number of connections, and so of concurrent commits. A server accepts 100 or 150
+/// connections by default, and other instances need connections, too.
+const MAX_CONNECTIONS: usize = 16;
 
 /// A database on a server.
 pub(super) struct Server<E: Engine> {
@@ -444,71 +342,64 @@ impl<E: Engine> Call<E> for Now {
     }
 }
 
-/// Returns `true` if the next attempt may succeed.
-fn passing<E: Engine>(failure: &Failure) -> bool {
-    match failure {
-        Failure::Unfit(_) => false,
-        Failure::Silence => true,
-        Failure::Sql(error) => !matches!(E::diagnose(error), Diagnosis::Refused(_)),
-    }
+/// Connections to a server, kept for the next statement, and a bound on their number.
+///
+/// This type replaces sqlx's pool, which retries every failed connection attempt and then reports a
+/// timeout instead of the reason. sqlx's pool would also ping the server before each statement.
+struct Connections<C> {
+    idle: Mutex<Vec<C>>,
+    slots: Semaphore,
 }
 
-/// Describes the failure and the remedy for the usual cases.
-fn message<E: Engine>(failure: &Failure) -> String {
-    match failure {
-        Failure::Unfit(unfit) => unfit.to_string(),
-        Failure::Silence => "no response: the server hangs or is overloaded, or the network \
-                             drops packets. Check the server first"
-            .into(),
-        Failure::Sql(error) => {
-            let said = match (error, tls_error(error)) {
-                (sqlx::Error::Database(error), _) => error.message().to_owned(),
-                (_, Some(reason)) if shows_authority(reason) => advice::AUTHORITY.to_owned(),
-                (_, Some(reason)) => explain(reason),
-                (error, None) => error.to_string(),
-            };
-            match E::diagnose(error) {
-                Diagnosis::Refused("") | Diagnosis::Again => said,
-                Diagnosis::Refused(advice) => format!("{said}; {advice}"),
-                Diagnosis::Away => {
-                    format!(
-                        "{said}; is the server running, and is the URL in `checkpoints` \
-                             correct?"
-                    )
-                }
-            }
+/// The permission to use one connection.
+struct Slot<'c, C> {
+    idle: &'c Mutex<Vec<C>>,
+    _permit: SemaphorePermit<'c>,
+}
+
+impl<C> Connections<C> {
+    fn new() -> Self {
+        Self {
+            idle: Mutex::default(),
+            slots: Semaphore::new(MAX_CONNECTIONS),
         }
     }
+
+    /// Waits until fewer than [`MAX_CONNECTIONS`] connections are in use; returns `None` after
+    /// [`close`](Self::close).
+    async fn slot(&self) -> Option<Slot<'_, C>> {
+        let permit = self.slots.acquire().await.ok()?;
+        Some(Slot {
+            idle: &self.idle,
+            _permit: permit,
+        })
+    }
+
+    /// Drops idle connections, because the server has closed them.
+    fn clear(&self) {
+        self.take_all();
+    }
+
+    /// Prevents all further use and returns the idle connections.
+    fn close(&self) -> Vec<C> {
+        self.slots.close();
+        self.take_all()
+    }
+
+    fn take_all(&self) -> Vec<C> {
+        std::mem::take(&mut *self.idle.lock())
+    }
 }
 
-/// Remedies for both kinds of server.
-pub(super) mod advice {
-    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
-         user in from here. Special characters of a password are percent-encoded in a URL";
-    pub(in super::super) const TLS: &str = "the URL in `checkpoints` names the authorities whose certificates are trusted \
-         (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
-         server's certificate. A certificate that is trusted itself must not be that of a CA: \
-         create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
-    pub(in super::super) const AUTHORITY: &str = "the server's certificate is that of a CA \
-                                                  (CA:TRUE): the database driver refuses it, \
-                                                  whether the certificate is trusted or not";
-    pub(in super::super) const NO_DATABASE: &str = "an administrator creates the database with \
-                                                    CREATE DATABASE. If logs were created with it \
-                                                    before, this is the wrong server: do not \
-                                                    create the database again";
-    pub(in super::super) const NO_TABLE: &str = "the table was removed while in use: restore the \
-                                                 newest copy of the table, and never create \
-                                                 the table again";
-    pub(in super::super) const RIGHTS: &str = "this user needs the privileges SELECT, INSERT and \
-                                               UPDATE on the table `checkpoints`, and CREATE to \
-                                               create it";
-    pub(in super::super) const READ_ONLY: &str = "this server is read-only: it is a replica, or \
-                                                  is configured as read-only. The URL in \
-                                                  `checkpoints` must lead to the primary";
-    pub(in super::super) const FULL: &str = "free space on the server's disk";
-    pub(in super::super) const HELD: &str =
-        "another session of the server holds the row: find and end it";
-}
+impl<C> Slot<'_, C> {
+    /// Returns an idle connection; `None` if a new connection must be opened.
+    fn take(&self) -> Option<C> {
+        self.idle.lock().pop()
+    }
 
-#[cfg(test)]
-mod tests;
+    /// Keeps a connection for the next caller. The last response on the connection must have been
+    /// read completely.
+    fn keep(self, connection: C) {
+        self.idle.lock().push(connection);
+    }
+}

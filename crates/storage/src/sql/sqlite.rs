@@ -1,23 +1,21 @@
-//! Opening, creating and using lock databases of SQLite.
+//! Lock databases of SQLite, open for commits ([`Sqlite`]) or for reading while another process
+//! commits ([`Looking`]).
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tokio::sync::Mutex;
 
 use super::database_file::{
-    DURABLE, DatabaseFile, FLAGS, connect, dialect, failed, is_read_only, is_refusal, mark,
-    message, unusable,
+    BUSY_TIMEOUT, DatabaseFile, connect, dialect, failed, is_read_only, is_refusal, mark, message,
+    target, unusable,
 };
 use super::dialect::{Dialect, SQLITE};
-use super::{Change, Database, renewal};
+use super::{Change, Database, database_file, renewal};
 use crate::{LockError, LogId};
 
 /// Time that a caller waits for its turn, and then for its result. An abandoned job continues, and
@@ -71,6 +69,12 @@ impl Sqlite {
             })
         })
         .await
+    }
+
+    /// Creates the database that [`open`](Self::open) opens.
+    pub(super) async fn create(path: &Path) -> Result<(), LockError> {
+        let path = path.to_owned();
+        blocking(move || database_file::create(&path)).await
     }
 
     /// Waits for the database, and then for `work`. The work runs on a thread that may block, one
@@ -356,80 +360,145 @@ impl Open {
     }
 }
 
+/// A reader of an SQLite database that opens and closes the database for each read, so that commits
+/// and checkpoints of the write-ahead log never wait for the reader.
+pub(super) struct Looking {
+    /// The database itself, if the path of `file` is a symbolic link.
+    path: PathBuf,
+    file: DatabaseFile,
+}
+
+impl Looking {
+    /// Finds the database and returns a reader for it.
+    pub(super) async fn into(path: &Path) -> Result<Self, LockError> {
+        let given = path.to_owned();
+        blocking(move || {
+            let path = target(&given);
+            let renewed = renewal::beside(&path, ".renewed");
+            if renewed.exists() {
+                let reason = format!(
+                    "a crash interrupted the replacement of this database by {}, which has all \
+                     rows: start Lucarne to complete the replacement",
+                    renewed.display()
+                );
+                return Err(unusable(&given, &reason));
+            }
+            let file = DatabaseFile::examine(&given)?;
+            dialect(&path, &read_only(&path)?)?;
+            Ok(Self { path, file })
+        })
+        .await
+    }
+
+    /// See [`SqlLock::copy`](super::SqlLock::copy).
+    pub(super) async fn copy(&self, to: &Path) -> Result<(), LockError> {
+        if let Some(doubt) = self.file.doubt() {
+            return Err(unusable(&self.file.path, &doubt));
+        }
+        let (path, to) = (self.path.clone(), to.to_owned());
+        blocking(move || {
+            let reading = read_only(&path)?;
+            let file = renewal::create_like(&path, &to)
+                .map_err(|e| unusable(&to, &format!("cannot be created: {e}")))?;
+            let copied = reading.execute("VACUUM INTO ?", [to.display().to_string()]);
+            copied.map_err(|e| {
+                let _ = renewal::remove(&to);
+                failed(&path, "copy it", message(&e))
+            })?;
+            let sync = || {
+                file.sync_all()?;
+                renewal::sync_directory(&std::path::absolute(&to)?)
+            };
+            sync().map_err(|e| failed(&to, "sync it", e.to_string()))
+        })
+        .await
+    }
+
+    fn refused(&self, action: &'static str) -> LockError {
+        let reason = "the lock was opened for reading only".into();
+        failed(&self.file.path, action, reason)
+    }
+}
+
+#[async_trait]
+impl Database for Looking {
+    fn dialect(&self) -> &Dialect {
+        &SQLITE
+    }
+
+    async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError> {
+        let (path, log) = (self.path.clone(), *log);
+        blocking(move || {
+            let body = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_bytes()?.to_vec());
+            read_only(&path)?
+                .query_row(SQLITE.load, [log], body)
+                .optional()
+                .map_err(|e| failed(&path, "load the checkpoint", message(&e)))
+        })
+        .await
+    }
+
+    async fn change(&self, change: &Change<'_>) -> Result<bool, LockError> {
+        Err(self.refused(change.action))
+    }
+
+    async fn probe(&self) -> Result<(), LockError> {
+        Err(self.refused("write"))
+    }
+
+    fn doubt(&self) -> Option<String> {
+        self.file.doubt()
+    }
+
+    fn location(&self) -> String {
+        self.file.path.display().to_string()
+    }
+
+    async fn close(&self) {}
+}
+
+fn read_only(path: &Path) -> Result<Connection, LockError> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(uri(path), flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(connection)
+    };
+    open().map_err(|e: rusqlite::Error| {
+        let reason = format!("the lock database cannot be read: {}", message(&e));
+        unusable(path, &reason)
+    })
+}
+
+/// Returns the URI that opens the database for reading. If there is no write-ahead log, no process
+/// has the database open. SQLite would then create a log just for reading, and leave it behind; the
+/// `immutable` flag prevents that.
+fn uri(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for c in path.display().to_string().chars() {
+        match c {
+            '%' => uri.push_str("%25"),
+            '?' => uri.push_str("%3f"),
+            '#' => uri.push_str("%23"),
+            c => uri.push(c),
+        }
+    }
+    uri.push_str("?mode=ro");
+    let left = |suffix| renewal::beside(path, suffix).exists();
+    if !left("-wal") && !left("-journal") {
+        uri.push_str("&immutable=1");
+    }
+    uri
+}
+
 /// Runs file system operations on a thread that may block.
-pub(super) async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LockError> + Send + 'static,
 ) -> Result<T, LockError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
-}
-
-/// Creates the file with Sunlight's table. The file gets its name only when it is complete: a crash
-/// leaves nothing that must be removed by hand.
-pub(super) async fn create(path: &Path) -> Result<(), LockError> {
-    let path = path.to_owned();
-    blocking(move || create_file(&path)).await
-}
-
-fn create_file(path: &Path) -> Result<(), LockError> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    crate::posix::make_durably(directory, 0o755).map_err(|e| unusable(path, &e.to_string()))?;
-    let failed =
-        |e: io::Error| unusable(path, &format!("the lock database cannot be created: {e}"));
-    nothing_left(path)?;
-    let new = renewal::beside(path, ".new");
-    renewal::remove(&new).map_err(failed)?;
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    options.open(&new).map_err(failed)?;
-    create_table(&new)?;
-    // Unlike a rename, a hard link never replaces an existing file.
-    let named = std::fs::hard_link(&new, path);
-    renewal::remove(&new).map_err(failed)?;
-    named.map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => {
-            unusable(path, "exists already; a lock database is never overwritten")
-        }
-        _ => failed(e),
-    })?;
-    let sync = || File::open(directory)?.sync_all();
-    sync().map_err(|e| unusable(path, &format!("the directory cannot be synced: {e}")))
-}
-
-/// Fails if a removed database has left commits behind. SQLite would replay its write-ahead log
-/// onto the new database; removing the log would lose the commits.
-fn nothing_left(path: &Path) -> Result<(), LockError> {
-    if path.exists() {
-        // The database exists; the caller refuses to overwrite it later.
-        return Ok(());
-    }
-    for suffix in ["-wal", ".renewed"] {
-        let left = renewal::beside(path, suffix);
-        if left.metadata().is_ok_and(|left| left.len() > 0) {
-            let reason = format!(
-                "the lock database is missing, and {} has its latest commits. Restore the database \
-                 next to this file. Only if the database is lost, move this file away, and see \
-                 \"The lock is lost\" in docs/how-to/disaster-recovery.md",
-                left.display()
-            );
-            return Err(unusable(path, &reason));
-        }
-    }
-    Ok(())
-}
-
-fn create_table(path: &Path) -> Result<(), LockError> {
-    let make = || {
-        let connection = Connection::open_with_flags(path, FLAGS)?;
-        // Without a write-ahead log, all content is in the file.
-        connection.execute_batch("PRAGMA journal_mode = DELETE")?;
-        connection.execute_batch(DURABLE)?;
-        connection.execute(SQLITE.schema, ())?;
-        connection.close().map_err(|(_, e)| e)
-    };
-    make().map_err(|e| unusable(path, &format!("the table cannot be created: {e}")))?;
-    let sync = || File::open(path)?.sync_all();
-    sync().map_err(|e| unusable(path, &format!("the table cannot be synced: {e}")))
 }

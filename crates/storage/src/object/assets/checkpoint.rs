@@ -54,9 +54,7 @@ impl Version {
             Some(_) => PutMode::Update(self.version.clone()),
         }
     }
-}
 
-impl Version {
     /// Returns whether this is the same checkpoint, possibly with more signatures.
     fn extends(&self, last: &Version) -> bool {
         match (&self.bytes, &last.bytes) {

@@ -1,31 +1,82 @@
-//! Profiles of the AWS tools: `~/.aws/credentials` and `~/.aws/config`.
-//!
-//! This module reads stored keys and the region. Credentials that must be requested (single
-//! sign-on, roles to assume, processes) are left to the AWS tools:
-//! `aws configure export-credentials` puts them into the environment.
+//! Keys of S3, found in the sources of the AWS tools: a profile, the environment, or a service.
 
 use std::collections::HashMap;
-use std::env;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::{env, fmt};
 
+use object_store::aws::AwsCredentialProvider;
+
+use super::config::{RequestPolicy, S3, configuration};
+use super::failure;
+use super::http::Connector;
+use crate::AssetError;
+
+/// Keys that sign requests to S3. `Debug` output hides the secret parts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AwsKeys {
+    /// The access key.
+    pub access_key: String,
+    /// The secret key.
+    pub secret_key: String,
+    /// Token of temporary keys.
+    pub session_token: Option<String>,
+}
+
+impl fmt::Debug for AwsKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AwsKeys({}, …)", self.access_key)
+    }
+}
+
+/// The source of the keys for the stores of a log: a profile, the environment, the default profile,
+/// or the service that gives this machine its role.
+#[derive(Debug)]
+pub struct AwsKeySource(AwsCredentialProvider);
+
+impl AwsKeySource {
+    /// Finds the source for `profile`, or the first source that has keys.
+    ///
+    /// # Errors
+    /// If the profile does not exist or has no keys.
+    pub fn find(profile: Option<&str>) -> Result<Self, AssetError> {
+        let place = S3 {
+            bucket: "none".into(),
+            profile: profile.map(str::to_owned),
+            ..S3::default()
+        };
+        let policy = RequestPolicy::hasty();
+        let connector = Connector {
+            policy,
+            stats: Arc::default(),
+            accept_gzip: false,
+        };
+        let (client, _) = place.client(connector, policy.retry())?;
+        Ok(Self(client.credentials().clone()))
+    }
+
+    /// Returns the keys that are valid now. Keys of a role are renewed before they expire.
+    ///
+    /// # Errors
+    /// If there are no keys.
+    pub async fn keys(&self) -> Result<AwsKeys, AssetError> {
+        let keys = self.0.get_credential().await;
+        let keys = keys.map_err(|error| configuration(failure::detail(&error)))?;
+        Ok(AwsKeys {
+            access_key: keys.key_id.clone(),
+            secret_key: keys.secret_key.clone(),
+            session_token: keys.token.clone(),
+        })
+    }
+}
+
+/// A profile of the AWS tools, in `~/.aws/credentials` and `~/.aws/config`: its stored keys and its
+/// region. Credentials that must be requested (single sign-on, roles to assume, processes) are left
+/// to the AWS tools: `aws configure export-credentials` puts them into the environment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) region: Option<String>,
-    pub(super) keys: Option<ProfileKeys>,
-}
-
-/// The keys of a profile. `Debug` output hides the secret key and the token.
-#[derive(PartialEq, Eq)]
-pub(super) struct ProfileKeys {
-    pub(super) access_key: String,
-    pub(super) secret_key: String,
-    pub(super) token: Option<String>,
-}
-
-impl std::fmt::Debug for ProfileKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ProfileKeys({}, …)", self.access_key)
-    }
+    pub(super) keys: Option<AwsKeys>,
 }
 
 /// If one of these variables is set, the environment decides, unless a profile is named.
@@ -101,10 +152,10 @@ impl Profile {
         let pair = get("aws_access_key_id").zip(get("aws_secret_access_key"));
         Some(Self {
             region: get("region"),
-            keys: pair.map(|(access_key, secret_key)| ProfileKeys {
+            keys: pair.map(|(access_key, secret_key)| AwsKeys {
                 access_key,
                 secret_key,
-                token: get("aws_session_token"),
+                session_token: get("aws_session_token"),
             }),
         })
     }
@@ -160,10 +211,10 @@ mod tests {
         assert_eq!(found.region.as_deref(), Some("us"));
         let keys = found.keys.unwrap();
         assert_eq!(
-            (keys.access_key.as_str(), keys.token.as_deref()),
+            (keys.access_key.as_str(), keys.session_token.as_deref()),
             ("B", Some("u"))
         );
-        assert_eq!(format!("{keys:?}"), "ProfileKeys(B, …)");
+        assert_eq!(format!("{keys:?}"), "AwsKeys(B, …)");
         assert_eq!(parsed("sso").unwrap().keys, None);
         assert_eq!(parsed("none"), None);
     }

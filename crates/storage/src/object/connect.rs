@@ -9,9 +9,10 @@ use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use url::Url;
 
-use super::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, configuration};
-use crate::object::http::Connector;
-use crate::object::profile::Profile;
+use super::config::configuration;
+use super::credentials::Profile;
+use super::http::Connector;
+use super::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3};
 use crate::{AssetError, Stats};
 
 impl ObjectStoreConfig {
@@ -86,7 +87,7 @@ impl S3 {
             builder = builder
                 .with_access_key_id(keys.access_key)
                 .with_secret_access_key(keys.secret_key);
-            if let Some(token) = keys.token {
+            if let Some(token) = keys.session_token {
                 builder = builder.with_token(token);
             }
         }

@@ -1,5 +1,5 @@
-//! Requests to secret managers, with the HTTP client and credentials of object stores. Each request
-//! is retried a few times if the service is temporarily unavailable.
+//! Requests for keys in secret managers, with the HTTP client and credentials of object stores.
+//! Each request is retried a few times if the service is temporarily unavailable.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use object_store::aws::AwsAuthorizer;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody};
 use serde_json::Value;
 
-use super::SecretError;
-use crate::object::config::connect;
+use crate::object::connect::endpoint_url;
 use crate::object::http::Connector;
 use crate::object::{Gcs, RequestPolicy, S3, failure};
+use crate::secrets::SecretError;
 use crate::{AssetError, Stats};
 
 /// Pauses before each retry. Longer outages are left to the service manager that restarts the
@@ -122,7 +122,7 @@ fn server(endpoint: Option<&str>, usual: impl FnOnce() -> String) -> Result<Stri
     let Some(endpoint) = endpoint else {
         return Ok(usual());
     };
-    let url = connect::endpoint_url(endpoint, true).map_err(misconfigured)?;
+    let url = endpoint_url(endpoint, true).map_err(misconfigured)?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
