@@ -41,13 +41,10 @@
 mod access;
 mod authority;
 mod certificate;
-mod chain;
-mod csr;
 mod directory;
 mod error;
 pub mod extension;
 mod key;
-mod name;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod testing;
@@ -55,15 +52,12 @@ mod webpki;
 
 pub use access::{Exposed, SharedWithGroup, check_access};
 pub use authority::{Authority, CaOptions};
-pub use certificate::{Template, Version};
-pub use chain::Chain;
-pub use csr::certification_request;
+pub use certificate::{Chain, Name, Template, Version, certification_request};
 pub use directory::{CaDirectory, CaDirectoryError};
 pub use error::MintError;
 pub use extension::Extension;
 pub use key::{KeyPair, KeyType, SignatureAlgorithm, UnknownKeyType};
 pub use lucarne_x509::{Der, Lengths, Oid, Time, TimeForm, algorithm, der, now_ms, oid, pem};
-pub use name::Name;
 pub use webpki::{LeafOptions, Poison};
 
 /// Fills `bytes` from the operating system's cryptographic generator.

@@ -2,7 +2,6 @@
 
 mod file;
 mod folder;
-mod lock;
 mod private;
 
 use std::fmt;
@@ -14,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::folder::Folder;
-use super::freshness::{Age, Freshness};
 use super::generator::{GenerateJob, Generator};
+use super::minted::{Age, Freshness};
 use super::single_flight::{Joined, SingleFlight};
 use super::{
     CertificateStore, DEFAULT_ALPN, Generate, Minted, Outcome, StoreError, StoreKey, StoreOptions,

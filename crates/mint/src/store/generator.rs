@@ -1,12 +1,16 @@
-//! Creation of certificates on blocking threads, with a limit of concurrent creations.
+//! Creation of certificates on blocking threads, with a limit of concurrent creations, and the
+//! store that only creates.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
 use super::stats::Counters;
-use super::{Generate, Minted, Outcome, StoreError, StoreKey};
+use super::{
+    CertificateStore, Generate, Minted, Outcome, StoreError, StoreKey, StoreOptions, StoreStats,
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct Generator {
@@ -61,7 +65,7 @@ impl Generator {
     }
 
     /// Waits for a permit, and creates a certificate.
-    pub(super) async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
+    async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
         let permit = self.permit().await;
         let job = self.job(key, generate);
         self.run(key, move || {
@@ -91,5 +95,67 @@ impl GenerateJob {
                 })
             }
         }
+    }
+}
+
+/// Creates a certificate for every call. Serves to measure the benefit of a store, and as the base
+/// of a [`MemoryStore`](super::MemoryStore).
+///
+/// The limits of work apply here, too. Callers with the same key do *not* share the work.
+#[derive(Debug)]
+pub struct NoStore {
+    generator: Generator,
+    calls: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl NoStore {
+    /// Creates a store with the limits of work in `options`.
+    pub fn new(options: &StoreOptions) -> Self {
+        NoStore {
+            generator: Generator::new(options.generations),
+            calls: Arc::default(),
+            limit: options.waiting,
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl CertificateStore for NoStore {
+    async fn fetch(&self, key: &StoreKey, generate: Generate) -> Outcome {
+        let counters = &self.generator.counters;
+        let Some(_call) = Call::begin(&self.calls, self.limit) else {
+            counters.overloaded.add_one();
+            return Err(StoreError::Overloaded {
+                host: key.host.clone(),
+                limit: self.limit,
+            });
+        };
+        counters.misses.add_one();
+        self.generator.make(key, generate).await
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats {
+            in_flight: self.calls.load(Relaxed) as u64,
+            ..self.generator.counters.snapshot()
+        }
+    }
+}
+
+/// Counts a call until it is dropped.
+struct Call(Arc<AtomicUsize>);
+
+impl Call {
+    fn begin(calls: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
+        let before = calls.fetch_add(1, Relaxed);
+        let call = Call(calls.clone());
+        (before < limit).then_some(call)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! A certificate with its TLS settings.
+//! Certificates with their TLS settings: minted ones, and those of other issuers for the operator's
+//! own hosts.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -8,9 +9,11 @@ use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use webpki::EndEntityCert;
 
-use crate::{MintError, Time};
+use super::{Host, StoreOptions};
+use crate::{MintError, Time, pem};
 
 /// Default ALPN protocols of servers with minted certificates.
 pub const DEFAULT_ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -94,8 +97,135 @@ impl fmt::Debug for Minted {
     }
 }
 
+/// A certificate of another issuer, with its key. For the hosts that this certificate covers,
+/// clients receive it instead of a minted certificate.
+#[derive(Clone)]
+pub struct OwnCertificate {
+    minted: Arc<Minted>,
+    concerns: Arc<dyn Fn(&Host) -> bool + Send + Sync>,
+}
+
+impl OwnCertificate {
+    /// Parses a chain and its key, both in PEM, for all hosts that the certificate covers. `alpn`
+    /// lists the protocols of servers, best first.
+    ///
+    /// # Errors
+    /// If a part cannot be parsed, or the key does not belong to the certificate.
+    pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[String]) -> Result<Self, MintError> {
+        let (chain, key) = read_pair(certificates, key)?;
+        let issuer = chain.get(1).or(chain.first()).cloned();
+        let issuer = issuer.ok_or(MintError::Leaf("the certificate is missing"))?;
+        EndEntityCert::try_from(&chain[0])
+            .map_err(|_| MintError::Leaf("it is not a valid certificate of X.509 version 3"))?;
+        let minted = Minted::new(chain, issuer, key, alpn)?;
+        Ok(OwnCertificate {
+            minted: Arc::new(minted),
+            concerns: Arc::new(|_| true),
+        })
+    }
+
+    /// Restricts the certificate to the hosts for which `concerns` returns `true`.
+    pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
+        let concerns = Arc::new(concerns);
+        OwnCertificate { concerns, ..self }
+    }
+
+    /// Returns whether the names in the certificate cover this host.
+    pub fn covers(&self, host: &Host) -> bool {
+        let name = ServerName::try_from(host.as_str());
+        let leaf = EndEntityCert::try_from(&self.minted.chain[0]);
+        match (name, leaf) {
+            (Ok(name), Ok(leaf)) => leaf.verify_is_valid_for_subject_name(&name).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Returns the DNS names in the certificate, including wildcards.
+    pub fn names(&self) -> Vec<String> {
+        let leaf = EndEntityCert::try_from(&self.minted.chain[0]);
+        leaf.map_or(Vec::new(), |leaf| {
+            leaf.valid_dns_names().map(str::to_owned).collect()
+        })
+    }
+
+    /// Returns the end of the certificate's validity.
+    pub fn not_after(&self) -> SystemTime {
+        self.minted.not_after
+    }
+
+    /// Returns the certificate if this host must be served with it.
+    pub(super) fn serves(&self, host: &Host) -> Option<Arc<Minted>> {
+        let served = (self.concerns)(host) && self.covers(host);
+        served.then(|| self.minted.clone())
+    }
+}
+
+impl fmt::Debug for OwnCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnCertificate")
+            .field("names", &self.names())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Parses a certificate chain (leaf first) and its key, both in PEM.
+///
+/// # Errors
+/// If a part is missing or cannot be parsed.
+pub fn read_pair(
+    certificates: &[u8],
+    key: &[u8],
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), MintError> {
+    let chain = pem::certificates(certificates)?.into_iter();
+    let key = PrivateKeyDer::try_from(pem::private_key(key)?).map_err(MintError::PrivateKey)?;
+    Ok((chain.map(CertificateDer::from).collect(), key))
+}
+
+/// Start of the renewal of a certificate, and end of its use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freshness {
+    pub(super) refresh: SystemTime,
+    pub(super) expires: SystemTime,
+}
+
+/// State of a certificate at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    Fresh,
+    /// Valid, but its renewal is due.
+    Ageing,
+    Expired,
+}
+
+impl Freshness {
+    pub(super) fn of(minted: &Minted, options: &StoreOptions) -> Self {
+        let life = minted.not_after.duration_since(minted.not_before);
+        let life = life.unwrap_or(Duration::ZERO);
+        let expires = minted.not_after - options.margin.min(life / 10);
+        let refresh = expires - options.ahead.min(life / 4);
+        Freshness { refresh, expires }
+    }
+
+    pub(super) fn at(&self, now: SystemTime) -> Age {
+        if now >= self.expires {
+            Age::Expired
+        } else if now >= self.refresh {
+            Age::Ageing
+        } else {
+            Age::Fresh
+        }
+    }
+
+    /// Postpones a failed renewal by an eighth of the remaining time.
+    pub(super) fn put_off(self, now: SystemTime) -> Self {
+        let left = self.expires.duration_since(now).unwrap_or(Duration::ZERO);
+        let refresh = now + left / 8;
+        Freshness { refresh, ..self }
+    }
+}
+
 /// Returns the cryptographic provider that all settings share.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
     PROVIDER.clone()

@@ -1,8 +1,12 @@
 //! Certificates of one CA for requested hosts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Release},
+};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -11,13 +15,15 @@ use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::minted::{CertificateFields, DEFAULT_ALPN, Minted};
-use super::pool::KeyPool;
-use super::server_certificate::ServerCertificate;
 use super::{
     CertificateStore, Clock, Fingerprint, Generate, Host, Likeness, NoStore, OwnCertificate,
     StoreError, StoreKey, StoreOptions, StoreStats,
 };
-use crate::{Authority, KeyPair, KeyType, MintError, Time};
+use crate::certificate::random_serial;
+use crate::{
+    Authority, Extension, KeyPair, KeyType, Lengths, MintError, Name, Template, Time, Version,
+    extension, oid,
+};
 
 /// Time by which certificates are backdated, for clients whose clocks are slow by hours or have the
 /// date of the day before.
@@ -343,5 +349,170 @@ impl fmt::Debug for Minter {
             .field("ca", &self.issuer.load().fingerprint)
             .field("options", &self.mint.options)
             .finish_non_exhaustive()
+    }
+}
+
+/// An unissued server certificate with the fields that clients need. The certificate has no
+/// policies, and no URLs of revocation lists or OCSP, because no server would respond there.
+struct ServerCertificate<'a> {
+    /// DNS names and IP addresses.
+    names: &'a [String],
+    not_before: Time,
+    not_after: Time,
+    /// Key of the server.
+    key: &'a KeyPair,
+}
+
+impl ServerCertificate<'_> {
+    /// Issues the certificate by `ca` and returns its DER.
+    ///
+    /// # Errors
+    /// Only if the cryptographic library fails.
+    fn issue(&self, ca: &Authority) -> Result<Vec<u8>, MintError> {
+        ca.sign(&self.template(ca)?)
+    }
+
+    fn template(&self, ca: &Authority) -> Result<Template, MintError> {
+        let subject = Name::of_leaf(self.names);
+        Ok(Template {
+            version: Version::V3,
+            serial: random_serial()?,
+            algorithm: ca.key().default_algorithm(),
+            inner_algorithm: None,
+            outer_algorithm: None,
+            issuer: ca.name().clone(),
+            not_before: self.not_before,
+            not_after: self.not_after,
+            extensions: self.extensions(ca, &subject),
+            subject,
+            spki: self.key.spki().to_vec(),
+            lengths: Lengths::Minimal,
+        })
+    }
+
+    fn extensions(&self, ca: &Authority, subject: &Name) -> Vec<Extension> {
+        let rsa = matches!(self.key.kind(), KeyType::Rsa(_));
+        let mut names = extension::subject_alt_name(self.names);
+        // RFC 5280, section 4.2.1.6: with an empty subject, the subjectAltName is critical.
+        names.critical = *subject == Name::empty();
+        let mut extensions = vec![
+            extension::leaf_key_usage(rsa),
+            extension::extended_key_usage(&[oid::SERVER_AUTH]),
+            extension::end_entity(),
+            extension::subject_key_id(self.key.id()),
+        ];
+        extensions.extend(ca.authority_key_id().cloned());
+        extensions.push(names);
+        extensions
+    }
+}
+
+/// A few keys that were generated in advance, because their generation takes longer than a client
+/// should wait. Each key is used once.
+#[derive(Debug)]
+struct KeyPool {
+    kind: KeyType,
+    size: usize,
+    ready: Mutex<VecDeque<KeyPair>>,
+    filling: AtomicBool,
+}
+
+impl KeyPool {
+    /// Creates a pool, which stays empty for kinds that are generated in microseconds.
+    fn new(kind: KeyType, size: usize) -> Arc<Self> {
+        let slow = matches!(kind, KeyType::Rsa(_));
+        Arc::new(KeyPool {
+            kind,
+            size: if slow { size } else { 0 },
+            ready: Mutex::default(),
+            filling: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes an unused key from the pool, or generates one. Blocks.
+    ///
+    /// # Errors
+    /// If the kind cannot be generated.
+    fn take(self: &Arc<Self>) -> Result<KeyPair, MintError> {
+        let ready = self.ready.lock().pop_front();
+        self.fill();
+        ready.map_or_else(|| KeyPair::generate(self.kind), Ok)
+    }
+
+    /// Fills the pool on a separate thread. At most one thread runs at a time.
+    fn fill(self: &Arc<Self>) {
+        if self.ready.lock().len() >= self.size || self.filling.swap(true, AcqRel) {
+            return;
+        }
+        let pool = Arc::downgrade(self);
+        let fill = move || {
+            // The owner may drop the pool in the meantime.
+            while let Some(pool) = pool.upgrade() {
+                let made = KeyPair::generate(pool.kind).ok();
+                // If the generation fails, the next caller of `take` receives the error.
+                let failed = made.is_none();
+                let mut ready = pool.ready.lock();
+                ready.extend(made);
+                if failed || ready.len() >= pool.size {
+                    pool.filling.store(false, Release);
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new()
+            .name("mint-keys".to_owned())
+            .spawn(fill);
+        if spawned.is_err() {
+            self.filling.store(false, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LeafOptions;
+    use crate::testing::Pki;
+
+    /// Returns a WebPKI leaf without URLs of services and without policies.
+    fn stripped(ca: &Authority, options: &LeafOptions) -> Template {
+        let mut template = ca.leaf_template(options).unwrap();
+        for oid in [
+            oid::AUTHORITY_INFO_ACCESS,
+            oid::CRL_DISTRIBUTION_POINTS,
+            oid::CERTIFICATE_POLICIES,
+        ] {
+            template.remove_extension(&oid);
+        }
+        if template.subject == Name::empty() {
+            let names = template.extension_mut(&oid::SUBJECT_ALT_NAME);
+            names.unwrap().critical = true;
+        }
+        template
+    }
+
+    #[test]
+    fn it_is_a_leaf_of_the_webpki_without_services() {
+        let pki = Pki::shared();
+        let long = format!("{}.example.test", "a".repeat(60));
+        for kind in [KeyType::EcdsaP256, KeyType::Rsa(2048)] {
+            let key = Arc::new(KeyPair::generate(kind).unwrap());
+            for names in [&["a.test", "*.a.test"][..], &["192.0.2.7"], &[&long]] {
+                for ca in [&pki.root, &pki.rsa, &pki.p384] {
+                    let mut options = LeafOptions::with_key(names.to_vec(), key.clone());
+                    options.eku = vec![oid::SERVER_AUTH];
+                    let certificate = ServerCertificate {
+                        names: &options.names,
+                        not_before: options.not_before,
+                        not_after: options.not_after,
+                        key: &key,
+                    };
+                    let template = certificate.template(ca).unwrap();
+                    options.serial = Some(template.serial.clone());
+                    assert_eq!(template.tbs(), stripped(ca, &options).tbs());
+                    assert_eq!(template.algorithm, ca.key().default_algorithm());
+                }
+            }
+        }
     }
 }

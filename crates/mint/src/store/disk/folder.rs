@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use super::lock::{Lock, STRIPES};
-use super::private::{open_regular, private_directory, private_file};
+use super::private::{Lock, STRIPES, open_regular, private_directory, private_file, saying};
 use super::{OpenError, file};
 use crate::store::minted::CertificateFields;
 use crate::store::{Fingerprint, Minted, StoreKey};
@@ -273,10 +272,6 @@ fn file_name(path: &Path) -> &str {
     path.file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default()
-}
-
-fn saying(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
