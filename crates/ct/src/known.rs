@@ -1,8 +1,10 @@
-//! Frequently used issuing keys, prepared for cheap verification.
+//! Frequently used issuing keys, prepared for cheap verification, and their signatures, which are
+//! cheaper to verify in batches.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::{self, Digest};
 use parking_lot::{Mutex, RwLock};
@@ -19,6 +21,9 @@ pub(crate) const TABLE_BYTES: usize = 22_000_000;
 /// The period also bounds the number of counts: a count that survives a halving was at least 2, so
 /// that there are never more than 1.5 times this number of counts.
 const PERIOD: u32 = 1 << 15;
+
+/// The longest ECDSA-Sig-Value, in bytes: two integers of 49, on P-384.
+const LONGEST_SIGNATURE: usize = 2 + 2 * (2 + 49);
 
 /// The kinds of keys that our own arithmetic supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +117,14 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    fn new(prepared: Prepared, kind: Kind) -> Self {
+        Self {
+            prepared,
+            kind,
+            proven: AtomicBool::new(false),
+        }
+    }
+
     /// Returns `true` only if the signature over this digest is valid. The result for a valid
     /// signature may be `false`.
     pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
@@ -231,16 +244,6 @@ impl KnownKeys {
     }
 }
 
-impl Known {
-    fn new(prepared: Prepared, kind: Kind) -> Self {
-        Self {
-            prepared,
-            kind,
-            proven: AtomicBool::new(false),
-        }
-    }
-}
-
 /// Recent valid signatures of each key.
 #[derive(Debug, Default)]
 struct Uses {
@@ -268,5 +271,245 @@ impl Uses {
     }
 }
 
+/// The signature of a leaf by a prepared ECDSA key, and the result of our own arithmetic.
+///
+/// The signature can be tried in a batch with signatures of other submissions
+/// ([`Self::try_all`]), at a quarter of the cost. The decision does not change:
+/// [`Validator::verify`](crate::Validator::verify) uses the result and decides as usual.
+pub struct KnownSignature {
+    known: Arc<Known>,
+    digest: Digest,
+    signature: Box<[u8]>,
+    accepted: OnceLock<bool>,
+}
+
+impl KnownSignature {
+    /// Number of signatures in a batch; more signatures need several batches.
+    pub const BATCH: usize = lucarne_ecdsa::BATCH;
+
+    /// Returns `None` if a batch has no advantage: for RSA keys, for processors that verify one
+    /// ECDSA signature at a time, and for values that are too long for a signature.
+    pub(crate) fn new(
+        known: Arc<Known>,
+        digest: impl FnOnce() -> Digest,
+        signature: &[u8],
+    ) -> Option<Self> {
+        known.ecdsa().filter(|_| lucarne_ecdsa::has_batches())?;
+        (signature.len() <= LONGEST_SIGNATURE).then(|| Self {
+            known,
+            digest: digest(),
+            signature: signature.into(),
+            accepted: OnceLock::new(),
+        })
+    }
+
+    /// Returns `true` if both signatures fit into one batch: their keys are on the same curve.
+    pub fn goes_with(&self, other: &Self) -> bool {
+        self.known.kind() == other.known.kind()
+    }
+
+    /// Returns `true` if the signature has been tried.
+    pub fn is_tried(&self) -> bool {
+        self.accepted.get().is_some()
+    }
+
+    /// Verifies signatures in batches with our own arithmetic, and stores the results.
+    pub fn try_all(signatures: &[Arc<Self>]) {
+        let (asked, claims): (Vec<_>, Vec<_>) = signatures
+            .iter()
+            .filter_map(|signature| Some((signature, signature.claim()?)))
+            .unzip();
+        for (signature, accepted) in asked.iter().zip(lucarne_ecdsa::accept_all(&claims)) {
+            // An earlier result of another thread is the same.
+            let _ = signature.accepted.set(accepted);
+        }
+    }
+
+    fn claim(&self) -> Option<lucarne_ecdsa::Claim<'_>> {
+        Some(lucarne_ecdsa::Claim {
+            key: self.known.ecdsa()?,
+            digest: self.digest.as_ref(),
+            signature: &self.signature,
+        })
+    }
+
+    pub(crate) fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    pub(crate) fn signature(&self) -> &[u8] {
+        &self.signature
+    }
+
+    /// Returns the key if our own arithmetic accepts the signature. Tries the signature first, if
+    /// it is still untried.
+    pub(crate) fn accepting(&self) -> Option<Arc<Known>> {
+        let accept = || self.known.accepts(&self.digest, &self.signature);
+        self.accepted
+            .get_or_init(accept)
+            .then(|| self.known.clone())
+    }
+}
+
+impl fmt::Debug for KnownSignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KnownSignature({:?})", self.accepted.get())
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use aws_lc_rs::digest::{SHA256, digest};
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+
+    use super::*;
+
+    struct Signer {
+        pair: EcdsaKeyPair,
+        name: KeyName,
+    }
+
+    impl Signer {
+        fn new() -> Self {
+            let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+            let name = KeyName::new(Kind::P256, pair.public_key().as_ref());
+            Self { pair, name }
+        }
+
+        fn prepare(&self) -> Option<Prepared> {
+            Prepared::new(Kind::P256, self.pair.public_key().as_ref())
+        }
+
+        fn is_used(&self, keys: &KnownKeys, times: u32) {
+            for _ in 0..times {
+                keys.used(&self.name, || self.prepare());
+            }
+        }
+
+        fn is_known(&self, keys: &KnownKeys) -> bool {
+            keys.find(&self.name).is_some()
+        }
+    }
+
+    /// Returns a set with room for two tables.
+    fn two() -> KnownKeys {
+        KnownKeys::new(2 * Kind::P256.bytes() + 1000)
+    }
+
+    #[test]
+    fn a_key_is_known_once_it_has_verified_often() {
+        let (keys, signer) = (two(), Signer::new());
+        signer.is_used(&keys, Kind::P256.often() - 1);
+        assert!(!signer.is_known(&keys));
+        signer.is_used(&keys, 1);
+        let signature = signer.pair.sign(&SystemRandom::new(), b"message").unwrap();
+        let known = keys.find(&signer.name).unwrap();
+        assert!(known.accepts(&digest(&SHA256, b"message"), signature.as_ref()));
+        assert!(!known.accepts(&digest(&SHA256, b"other"), signature.as_ref()));
+        assert!(known.is_new());
+        assert!(!known.is_new());
+    }
+
+    #[test]
+    fn a_busier_key_takes_the_place_of_the_one_used_least() {
+        let keys = two();
+        let [busy, idle, newcomer] = [Signer::new(), Signer::new(), Signer::new()];
+        busy.is_used(&keys, 1000);
+        idle.is_used(&keys, 40);
+        assert!(busy.is_known(&keys) && idle.is_known(&keys));
+        // A key that is as busy as the existing one does not replace it.
+        newcomer.is_used(&keys, 40);
+        assert!(!newcomer.is_known(&keys));
+        newcomer.is_used(&keys, 100);
+        assert!(newcomer.is_known(&keys));
+        assert!(!idle.is_known(&keys));
+        assert!(busy.is_known(&keys));
+    }
+
+    /// A key that is no longer used loses its place, regardless of its former use.
+    #[test]
+    fn what_is_used_no_more_leaves() {
+        let keys = two();
+        let [former, other, newcomer] = [Signer::new(), Signer::new(), Signer::new()];
+        former.is_used(&keys, 10_000);
+        other.is_used(&keys, 10_000);
+        for _ in 0..10 {
+            // The keys of other CAs are never prepared, because their kind is unsupported.
+            let strangers = KeyName::new(Kind::P384, b"");
+            (0..PERIOD).for_each(|_| keys.used(&strangers, || None));
+        }
+        newcomer.is_used(&keys, Kind::P256.often());
+        assert!(newcomer.is_known(&keys));
+    }
+
+    /// Many rarely used keys below an accepted root neither replace busy keys nor use more memory.
+    #[test]
+    fn many_keys_displace_none_that_is_busy() {
+        let keys = two();
+        let [first, second] = [Signer::new(), Signer::new()];
+        for _ in 0..20 {
+            first.is_used(&keys, 100);
+            second.is_used(&keys, 100);
+            Signer::new().is_used(&keys, 100);
+            let (count, bytes) = keys.size();
+            assert!(count <= 2 && bytes <= keys.capacity);
+        }
+        assert!(first.is_known(&keys) && second.is_known(&keys));
+    }
+
+    /// RSA keys are small and tables are large: several RSA keys make room for one table.
+    #[test]
+    fn a_table_takes_the_places_of_several_small_keys() {
+        let keys = KnownKeys::new(Kind::P256.bytes());
+        let constants = |number: u32| KeyName::new(Kind::Rsa, &number.to_be_bytes());
+        let fit = Kind::P256.bytes() / Kind::Rsa.bytes();
+        for number in 0..fit as u32 {
+            // The content of the prepared key is irrelevant here.
+            let any = || Signer::new().prepare();
+            (0..Kind::Rsa.often()).for_each(|_| keys.used(&constants(number), any));
+        }
+        assert_eq!(keys.size().0, fit);
+        let signer = Signer::new();
+        // The RSA keys together have verified more than half as many signatures, until the new key
+        // has verified enough.
+        signer.is_used(&keys, 2 * Kind::P256.often());
+        assert!(!signer.is_known(&keys));
+        signer.is_used(&keys, 64 * Kind::P256.often());
+        assert!(signer.is_known(&keys));
+        assert!(keys.size().1 <= keys.capacity);
+    }
+
+    #[test]
+    fn counts_are_bounded() {
+        let mut uses = Uses::default();
+        let name = |number: u32| sha256(&[&number.to_be_bytes()]);
+        for number in 0..4 * PERIOD {
+            uses.note(&name(number / 2));
+            assert!(uses.counts.len() <= 3 * PERIOD as usize / 2);
+        }
+    }
+
+    /// Only one encoding of a point is prepared. Other encodings have other names.
+    #[test]
+    fn only_one_way_to_write_a_key_is_known() {
+        let signer = Signer::new();
+        let point = signer.pair.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        let compressed = [&[2 + (y[31] & 1)], x].concat();
+        let hybrid = [&[6 + (y[31] & 1)], x, y].concat();
+        let longer = [point, &[0]].concat();
+        // aws-lc-rs also accepts a whole SubjectPublicKeyInfo as a key.
+        let nested = [
+            b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03",
+            &b"\x01\x07\x03\x42\x00"[..],
+            point,
+        ];
+        for other in [compressed, hybrid, longer, nested.concat()] {
+            assert!(Prepared::new(Kind::P256, &other).is_none());
+            assert!(Prepared::new(Kind::P384, &other).is_none());
+            assert_ne!(KeyName::new(Kind::P256, &other), signer.name);
+        }
+        assert!(Prepared::new(Kind::P384, point).is_none());
+    }
+}

@@ -62,12 +62,9 @@ mod chain;
 mod checkpoint;
 mod compliance;
 mod entry;
-mod extra_data;
-mod given_key;
 mod issuer_chain;
 mod key;
 mod known;
-mod known_signature;
 mod leaf;
 pub mod lint;
 mod loglist;
@@ -80,29 +77,24 @@ mod rejection;
 mod roots;
 mod sct;
 mod sct_finding;
-mod sct_list;
 mod seed;
 mod signature;
-mod tile_entries;
 mod trimmed_entry;
 mod unsigned;
 mod validate;
 mod verification;
-mod verified_issuer;
 
 pub use ccadb::{CcadbError, CcadbProgramme};
 pub use certificate::{Certificate, Extension};
 pub use chain::{Chain, ChainLimits};
 pub use checkpoint::{CheckpointError, CheckpointVerifier, SignedTreeHead, verify_checkpoint};
 pub use compliance::{CtPolicy, Delivery, LifetimeRule, Shortfall, ValidSct, Verdict};
-pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, sha256};
-pub use extra_data::extra_data;
-pub use given_key::{PublicKeyError, given_public_key};
+pub use entry::{Entry, EntryKind, Identity, Issuer, SignedEntry, extra_data, sha256};
 pub use key::{KeyHolder, LogKey, OptionalCosigner, p256_public_key};
-pub use known_signature::KnownSignature;
+pub use known::KnownSignature;
 pub use leaf::{
-    Fingerprints, MerkleTreeLeafError, MerkleTreeLeafRef, SignedEntryRef, TileLeaf, TileLeafError,
-    TileLeafRef, merkle_tree_leaf,
+    Fingerprints, MerkleTreeLeafError, MerkleTreeLeafRef, SignedEntryRef, TileEntries, TileEntry,
+    TileLeaf, TileLeafError, TileLeafRef, merkle_tree_leaf,
 };
 pub use loglist::{
     ListedLog, ListedLogError, LogApi, LogList, LogListError, LogState, LogStatus, SkippedLog,
@@ -112,15 +104,13 @@ pub use name::{display_name, names_match};
 pub use ocsp::{CertStatus, OcspError, ocsp_status, sct_list_of_ocsp};
 pub use policy::{Policy, Require};
 pub use precert::{tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
-pub use public_key::{KeyError, LogId, PublicKey};
+pub use public_key::{KeyError, LogId, PublicKey, PublicKeyError, given_public_key};
 pub use rejection::{Code, Rejection};
 pub use roots::{Root, RootError, Roots, SkippedRoot};
-pub use sct::{Sct, SctError};
+pub use sct::{Sct, SctError, SctList, delivered_entry, embedded_entry, encode_sct_list};
 pub use sct_finding::{LoggedEntries, MOST_SCTS, SctFinding, SeenSct, UnreadSct, read_scts};
-pub use sct_list::{SctList, delivered_entry, embedded_entry, encode_sct_list};
 pub use seed::{mirror_cosigner, witness_cosigners};
 pub use signature::is_issued_by;
-pub use tile_entries::{TileEntries, TileEntry};
 pub use trimmed_entry::TrimmedEntry;
 pub use validate::{Examined, Validator};
 pub use verification::{Disagreement, Verification, VerificationStats};

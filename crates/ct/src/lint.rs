@@ -16,14 +16,14 @@ use self::diagnosis::Patient;
 use crate::certificate::Certificate;
 use crate::compliance::Delivery;
 use crate::entry::{EntryKind, SignedEntry};
+use crate::issuer_chain::key_hash;
 use crate::loglist::{LogList, LogState};
 use crate::name::names_match;
 use crate::precert::{check_kind, tbs_without_poison, tbs_without_poison_for, tbs_without_scts};
 use crate::sct::SctError;
+use crate::sct::SctList;
 use crate::sct_finding::{LoggedEntries, MOST_SCTS, SctFinding, SeenSct, UnreadSct, read_scts};
-use crate::sct_list::SctList;
 use crate::signature::is_issued_by;
-use crate::verified_issuer::key_hash;
 
 pub use self::code::{LintCode, Weight};
 pub use self::policies::PolicyFinding;

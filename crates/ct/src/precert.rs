@@ -11,8 +11,8 @@ use lucarne_x509::oid;
 
 use crate::certificate::Certificate;
 use crate::entry::EntryKind;
+use crate::issuer_chain::PreissuerRewrite;
 use crate::rejection::{Code, Rejection};
-use crate::verified_issuer::PreissuerRewrite;
 
 /// Checks that a leaf has the kind that its endpoint accepts.
 pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), Rejection> {

@@ -10,9 +10,9 @@ use lucarne_x509::pem;
 
 use crate::certificate::Certificate;
 use crate::entry::Issuer;
+use crate::issuer_chain::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 use crate::name::{canonical, display_name};
 use crate::signature::IssuerKey;
-use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 
 /// The accepted roots of a log, found by subject or by fingerprint.
 ///

@@ -1,13 +1,17 @@
-//! Signed Certificate Timestamps (RFC 6962, section 3.2) with the `leaf_index` extension.
+//! Signed Certificate Timestamps (RFC 6962, section 3.2) with the `leaf_index` extension, and the
+//! lists of them (section 3.3) in certificates, stapled OCSP responses and TLS extensions.
 
 use std::borrow::Cow;
 
 use base64_simd::STANDARD;
+use bytes::Bytes;
 use lucarne_tlog::{Hash, leaf_hash};
 use serde::Deserialize;
 
-use crate::entry::SignedEntry;
+use crate::certificate::Certificate;
+use crate::entry::{SignedEntry, sha256};
 use crate::leaf::{leaf_index, leaf_index_extension, timestamped_entry};
+use crate::precert::tbs_without_scts;
 use crate::public_key::{LogId, PublicKey};
 
 /// A Signed Certificate Timestamp, version 1.
@@ -193,6 +197,76 @@ struct Answer<'a> {
     signature: Cow<'a, str>,
 }
 
+/// A borrowed SignedCertificateTimestampList. Its lengths are valid; [`iter`](Self::iter) parses
+/// its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SctList<'a>(&'a [u8]);
+
+impl<'a> SctList<'a> {
+    /// Parses the list: a length of two bytes, then each SCT with a length of two bytes.
+    ///
+    /// # Errors
+    /// [`SctError::Encoding`] if lengths are inconsistent, or if the list or a member is empty,
+    /// which RFC 6962 forbids.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, SctError> {
+        let wrong = SctError::Encoding("the lengths of the list do not add up");
+        let mut rest = bytes;
+        let list = match opaque(&mut rest) {
+            Some(list) if rest.is_empty() => list,
+            _ => return Err(wrong),
+        };
+        if list.is_empty() {
+            return Err(SctError::Encoding("the list is empty"));
+        }
+        let mut members = list;
+        while !members.is_empty() {
+            match opaque(&mut members) {
+                Some([]) => return Err(SctError::Encoding("a member of the list is empty")),
+                Some(_) => {}
+                None => return Err(wrong),
+            }
+        }
+        Ok(Self(list))
+    }
+
+    /// Returns the members in order. A member of another version, or a member that is not an SCT,
+    /// does not affect the other members: RFC 6962 permits such extensions of lists.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Sct, SctError>> + use<'a> {
+        let mut members = self.0;
+        std::iter::from_fn(move || opaque(&mut members).map(Sct::from_tls))
+    }
+}
+
+/// Encodes the list of these SCTs in the TLS presentation language.
+///
+/// # Errors
+/// [`SctError::Encoding`] if the list is longer than 2^16-1 bytes.
+pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
+    let mut list = Vec::with_capacity(scts.len() * 128);
+    for sct in scts {
+        push_opaque(&sct.to_tls()?, &mut list)?;
+    }
+    let mut out = Vec::with_capacity(list.len() + 2);
+    push_opaque(&list, &mut out)?;
+    Ok(out)
+}
+
+/// Returns the entry of the SCTs that are embedded in `certificate`, issued by `issuer`: the
+/// TBSCertificate without the SCT list, and the issuer's key hash (RFC 6962, section 3.2).
+pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> SignedEntry {
+    SignedEntry::Precert {
+        issuer_key_hash: sha256(&[issuer.spki()]),
+        tbs: Bytes::from(tbs_without_scts(certificate)),
+    }
+}
+
+/// Returns the entry of SCTs in an OCSP response or in the TLS handshake: the whole certificate.
+pub fn delivered_entry(certificate: &Certificate<'_>) -> SignedEntry {
+    SignedEntry::X509 {
+        certificate: Bytes::copy_from_slice(certificate.raw()),
+    }
+}
+
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -200,14 +274,14 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// Parses `opaque<0..2^16-1>`.
-pub(crate) fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = u16::from_be_bytes(take(bytes)?);
     let (value, rest) = bytes.split_at_checked(usize::from(length))?;
     *bytes = rest;
     Some(value)
 }
 
-pub(crate) fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctError> {
+fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctError> {
     let length = u16::try_from(value.len());
     let length = length.map_err(|_| SctError::Encoding("more than 65,535 bytes"))?;
     out.extend_from_slice(&length.to_be_bytes());
@@ -217,9 +291,10 @@ pub(crate) fn push_opaque(value: &[u8], out: &mut Vec<u8>) -> Result<(), SctErro
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::key::LogKey;
-    use bytes::Bytes;
 
     #[test]
     fn signed_shown_parsed_verified() {
@@ -307,5 +382,87 @@ mod tests {
         ] {
             assert!(Sct::parse(json.as_bytes()).is_err(), "{json}");
         }
+    }
+
+    fn sct() -> impl Strategy<Value = Sct> {
+        let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
+        (any::<[u8; 32]>(), any::<u64>(), bytes(20), bytes(80)).prop_map(
+            |(id, timestamp, extensions, signature)| {
+                let mut digitally_signed = vec![4, 3];
+                push_opaque(&signature, &mut digitally_signed).unwrap();
+                Sct {
+                    log_id: LogId(id),
+                    timestamp,
+                    extensions,
+                    signature: digitally_signed,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read(scts in proptest::collection::vec(sct(), 1..6)) {
+            let list = encode_sct_list(&scts).unwrap();
+            let read: Result<Vec<_>, _> = SctList::parse(&list).unwrap().iter().collect();
+            prop_assert_eq!(read.unwrap(), scts);
+        }
+
+        #[test]
+        fn a_list_cut_short_is_refused(scts in proptest::collection::vec(sct(), 1..3), cut in 1..40usize) {
+            let list = encode_sct_list(&scts).unwrap();
+            prop_assert!(SctList::parse(&list[..list.len() - cut.min(list.len())]).is_err());
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(list) = SctList::parse(&bytes) {
+                for sct in list.iter().flatten() {
+                    prop_assert_eq!(Sct::from_tls(&sct.to_tls().unwrap()).unwrap(), sct);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_list() {
+        for (bytes, why) in [
+            (&[][..], "add up"),
+            (&[0, 0], "is empty"),
+            (&[0, 2, 0, 0], "member"),
+            (&[0, 3, 0, 1], "add up"),
+            (&[0, 3, 0, 2, 0], "add up"),
+            (&[0, 3, 0, 1, 0, 9], "add up"),
+        ] {
+            let error = SctList::parse(bytes).unwrap_err().to_string();
+            assert!(error.contains(why), "{bytes:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn another_version_says_nothing_of_the_others() {
+        let good = Sct {
+            log_id: LogId([7; 32]),
+            timestamp: 1,
+            extensions: vec![],
+            signature: vec![4, 3, 0, 1, 9],
+        };
+        let mut list = Vec::new();
+        push_opaque(&[1, 2, 3], &mut list).unwrap();
+        push_opaque(&good.to_tls().unwrap(), &mut list).unwrap();
+        push_opaque(&[0, 1], &mut list).unwrap();
+        let mut bytes = Vec::new();
+        push_opaque(&list, &mut bytes).unwrap();
+        let scts: Vec<_> = SctList::parse(&bytes).unwrap().iter().collect();
+        assert!(matches!(scts[0], Err(SctError::Version(1))));
+        assert_eq!(scts[1].as_ref().unwrap(), &good);
+        assert!(matches!(
+            scts[2],
+            Err(SctError::Encoding("there are too few bytes"))
+        ));
+        let mut long = good.to_tls().unwrap();
+        long.push(0);
+        let error = Sct::from_tls(&long).unwrap_err().to_string();
+        assert!(error.contains("left after"), "{error}");
     }
 }

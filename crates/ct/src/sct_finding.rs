@@ -10,8 +10,7 @@ use crate::compliance::{Delivery, ValidSct};
 use crate::entry::SignedEntry;
 use crate::loglist::{ListedLog, LogList};
 use crate::public_key::PublicKey;
-use crate::sct::{Sct, SctError};
-use crate::sct_list::{SctList, delivered_entry, embedded_entry};
+use crate::sct::{Sct, SctError, SctList, delivered_entry, embedded_entry};
 
 /// Maximum number of SCTs of one certificate that are checked; browsers require two or three.
 pub const MOST_SCTS: usize = 32;

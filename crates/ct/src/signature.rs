@@ -10,8 +10,7 @@ use lucarne_x509::oid::content;
 
 use crate::algorithm::{ACCEPTED, HashAlgorithm, SignatureAlgorithm};
 use crate::certificate::Certificate;
-use crate::known::{KeyName, Kind};
-use crate::known_signature::KnownSignature;
+use crate::known::{KeyName, Kind, KnownSignature};
 use crate::name::names_match;
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};

@@ -10,8 +10,7 @@ use crate::entry::{SignedEntry, sha256};
 use crate::leaf::leaf_index_extension;
 use crate::loglist::{ListedLog, LogApi};
 use crate::name::display_name;
-use crate::sct::Sct;
-use crate::sct_list::{delivered_entry, embedded_entry};
+use crate::sct::{Sct, delivered_entry, embedded_entry};
 use crate::signature::key_bits;
 
 /// Maximum distance between the SCT's leaf index and the indexes that are tried.
