@@ -3,17 +3,18 @@
 
 mod blocking;
 mod dialer;
-mod error;
-mod validators;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::header::{
+    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RETRY_AFTER,
+    USER_AGENT,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -23,11 +24,9 @@ use tokio::time::timeout;
 use url::Url;
 
 pub use blocking::BlockingClient;
-pub use error::ClientError;
-pub use validators::Validators;
 
 use crate::shown::url_without_secrets;
-use crate::tls::{Trust, trusting};
+use crate::tls::{Trust, explain, tls_error, trusting};
 use dialer::{Dialer, Lookups, Proxies};
 
 /// Value of User-Agent.
@@ -246,6 +245,95 @@ fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
         .ok()?;
     let seconds = at.as_second().saturating_sub(now.as_second());
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// Validators of a response. A server compares the validators in a request with its present ones,
+/// to detect a change (RFC 9110, section 8.8).
+#[derive(Clone, Debug, Default)]
+pub struct Validators {
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        Validators {
+            etag: headers.get(ETAG).cloned(),
+            last_modified: headers.get(LAST_MODIFIED).cloned(),
+        }
+    }
+
+    fn is_some(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+
+    fn put(&self, headers: &mut HeaderMap) {
+        let conditions = [
+            (IF_NONE_MATCH, &self.etag),
+            (IF_MODIFIED_SINCE, &self.last_modified),
+        ];
+        for (name, value) in conditions {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
+}
+
+/// Reasons why there is no response, or not the expected one.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The URL is not usable for a request.
+    #[error("`{0}` is not a usable URL: {1}")]
+    Url(String, String),
+    /// The server was not reached, or did not speak HTTP. The text contains all causes, so the
+    /// error has no source.
+    #[error("{}", with_causes(.0))]
+    Exchange(hyper_util::client::legacy::Error),
+    /// The response was interrupted, or is too long.
+    #[error("the response was interrupted, or is longer than {limit} bytes: {error}")]
+    Body {
+        /// Limit of the body in bytes.
+        limit: usize,
+        /// Error of the connection, or the error of a body beyond the limit.
+        #[source]
+        error: Box<dyn Error + Send + Sync>,
+    },
+    /// The response has an unexpected status, and may request a wait (RFC 9110, section 10.2.3).
+    #[error("the server responded with status {0}")]
+    Status(StatusCode, Option<Duration>),
+    /// The server redirects too often, from TLS to plain HTTP, or to a text that is not the URL of
+    /// an HTTP server.
+    #[error(
+        "the server responded with status {0}: the redirect to {to} is one too many, leaves TLS, \
+         or is not to an HTTP URL",
+        to = url_without_secrets(.1)
+    )]
+    Redirect(StatusCode, String),
+    /// The response took too long.
+    #[error("no response within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+}
+
+impl ClientError {
+    /// Returns whether the response has more bytes than the limit.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Body { error, .. } if error.is::<LengthLimitError>())
+    }
+}
+
+/// Formats an error with its causes, because hyper's own text has no details.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    if let Some(reason) = tls_error(error) {
+        return format!("{error}: {}", explain(reason));
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -29,12 +29,11 @@ mod dial;
 mod exposition;
 mod network;
 mod no_proxy;
-mod open_connections;
 mod request_id;
 mod shown;
 mod tls;
 
-pub use accept::accept;
+pub use accept::{OpenConnection, OpenConnections, accept};
 #[cfg(feature = "client")]
 pub use client::{BlockingClient, Client, ClientError, CompleteResponse, Validators};
 pub use dial::{first_of, interleave};
@@ -42,7 +41,6 @@ pub use exposition::exposition;
 pub use lucarne_x509::text::counted;
 pub use network::{Network, NetworkError, special};
 pub use no_proxy::NoProxy;
-pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
 pub use shown::{
     HIDDEN, is_secret, printable, printable_coloured, printable_lines, url_without_secrets,

@@ -2,7 +2,6 @@
 //! descriptions of failed handshakes.
 
 mod explain;
-mod public_key;
 mod trust;
 mod verifier;
 mod weak_rsa;

@@ -9,8 +9,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 
-use super::public_key::{self, RsaKey};
-use super::verifier::KeyError;
+use super::verifier::{KeyError, RsaKey, is_supported, spki};
 use super::{explain, weak_rsa};
 
 /// Trusted certificates of authorities and of servers.
@@ -106,8 +105,8 @@ impl Trust {
     /// The reason why the key is refused.
     pub fn check_key(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let known = default_provider().signature_verification_algorithms;
-        let key = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
-        if !public_key::is_supported(key, &known) {
+        let key = spki(certificate).map_err(|_| KeyError::Unknown)?;
+        if !is_supported(key, &known) {
             return Err(KeyError::Unknown.into());
         }
         match RsaKey::of_spki(key) {

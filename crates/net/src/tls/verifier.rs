@@ -1,21 +1,24 @@
 //! Verifier of server certificates, which all clients in this workspace use.
+//!
+//! The public key of a certificate is parsed here, too, because rustls cannot parse some
+//! certificates: certificates of X.509 version 1, or with malformed extensions.
 
 use std::sync::Arc;
 
+use lucarne_x509::der::{DerError, Reader, tag};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, aws_lc_rs::default_provider, verify_tls12_signature,
     verify_tls13_signature,
 };
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime, alg_id};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, SignatureScheme,
 };
 use webpki::RawPublicKeyEntity;
 
-use super::public_key;
 use super::{Trust, weak_rsa};
 
 /// Verifies the certificates of servers, and the signatures of their handshakes.
@@ -114,8 +117,8 @@ impl Verifier {
         if tls == Tls::V1_3 && is_pkcs1(scheme) {
             return Err(KeyError::NotProven);
         }
-        let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
-        let supported = public_key::is_supported(spki, &self.algorithms);
+        let spki = spki(certificate).map_err(|_| KeyError::Unknown)?;
+        let supported = is_supported(spki, &self.algorithms);
         let spki = SubjectPublicKeyInfoDer::from(spki);
         let key = RawPublicKeyEntity::try_from(&spki).map_err(|_| KeyError::Unknown)?;
         let mut mapping = self.algorithms.mapping.iter();
@@ -204,4 +207,69 @@ pub fn trusting(trust: Trust) -> ClientConfig {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier::trusting(trust)))
         .with_no_client_auth()
+}
+
+/// Returns the SubjectPublicKeyInfo of a certificate in DER (RFC 5280, section 4.1).
+pub(super) fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
+    let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
+    let mut tbs = certificate.any("tbsCertificate")?.reader();
+    tbs.optional(tag::context(0), "version")?;
+    for field in ["serialNumber", "signature", "issuer", "validity", "subject"] {
+        tbs.any(field)?;
+    }
+    Ok(tbs.any("subjectPublicKeyInfo")?.raw)
+}
+
+/// Returns the content of a SubjectPublicKeyInfo's algorithm, as rustls compares it.
+fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
+    let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
+    Ok(spki.any("algorithm")?.value)
+}
+
+/// Returns whether signatures of this key can be verified.
+pub(super) fn is_supported(spki: &[u8], known: &WebPkiSupportedAlgorithms) -> bool {
+    let mut all = known.all.iter();
+    algorithm(spki).is_ok_and(|key| all.any(|known| known.public_key_alg_id().as_ref() == key))
+}
+
+pub(super) struct RsaKey<'a> {
+    /// Modulus, big-endian without leading zeros.
+    pub(super) modulus: &'a [u8],
+    /// Exponent, big-endian without leading zeros.
+    pub(super) exponent: &'a [u8],
+}
+
+impl<'a> RsaKey<'a> {
+    /// Parses an RSAPublicKey (RFC 8017, appendix A.1.1).
+    pub(super) fn read(key: &'a [u8]) -> Result<Self, DerError> {
+        let mut key = Reader::new(key).any("RSAPublicKey")?.reader();
+        let modulus = key.expect(tag::INTEGER, "modulus")?.value;
+        let exponent = key.expect(tag::INTEGER, "publicExponent")?.value;
+        Ok(RsaKey {
+            modulus: without_zeros(modulus),
+            exponent: without_zeros(exponent),
+        })
+    }
+
+    /// Parses the key of a SubjectPublicKeyInfo; `None` for other kinds of keys.
+    pub(super) fn of_spki(spki: &'a [u8]) -> Result<Option<Self>, DerError> {
+        let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
+        if spki.any("algorithm")?.value != alg_id::RSA_ENCRYPTION.as_ref() {
+            return Ok(None);
+        }
+        let bits = spki.expect(tag::BIT_STRING, "subjectPublicKey")?.value;
+        // The first byte is the number of unused bits.
+        Self::read(bits.get(1..).unwrap_or_default()).map(Some)
+    }
+
+    /// Returns the number of bits of the modulus.
+    pub(super) fn bits(&self) -> usize {
+        let zeros = self.modulus.first().map_or(0, |byte| byte.leading_zeros());
+        self.modulus.len() * 8 - zeros as usize
+    }
+}
+
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    &bytes[zeros..]
 }

@@ -12,7 +12,7 @@ use rustls::pki_types::{
     AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id,
 };
 
-use super::public_key::RsaKey;
+use super::verifier::RsaKey;
 
 /// Length in bits of the shortest key whose signatures aws-lc-rs verifies.
 pub(super) const STRONG: usize = 2048;
