@@ -2,7 +2,7 @@
 
 use crate::digits::Digits;
 use crate::integer::{adc, mac, sbb};
-use crate::modulus::Modulus;
+use crate::residue::Modulus;
 
 /// A curve of prime order.
 pub(crate) trait Curve<const N: usize>: Copy + 'static {

@@ -3,7 +3,7 @@
 //! A residue in the form of the limbs, x·2^(64·N), becomes one in the form of the digits,
 //! x·2^(52·L), when it is shifted left by the difference. Tables therefore need only one form.
 
-use crate::modulus::Modulus;
+use crate::residue::Modulus;
 
 /// Number of bits in a digit.
 pub(crate) const BITS: usize = 52;

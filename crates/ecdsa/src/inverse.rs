@@ -5,7 +5,7 @@
 //! is then applied to the long integers at once.
 
 use crate::integer::{add, shift_right, sub};
-use crate::modulus::Modulus;
+use crate::residue::Modulus;
 
 /// Number of steps in a matrix: its entries, up to 2^62 of either sign, fit a limb.
 const STEPS: u32 = 62;

@@ -13,9 +13,9 @@
 //! | [`KnownKey::accepts`] | verification of one signature |
 //! | [`accept_all`], [`Claim`] | verification of several signatures in batches |
 //! | [`has_batches`], [`BATCH`] | support for batches (AVX-512 IFMA), and their size |
-//! | `signature`, `verification` | the encoding of a signature, and its verification |
-//! | `table`, `point`, `curve` | multiples of a point, sums of points, the curves |
-//! | `residue`, `modulus`, `inverse`, `integer` | arithmetic with 64-bit limbs |
+//! | `verification` | the encoding of a signature, and its verification |
+//! | `point`, `curve` | sums and multiples of points, the curves |
+//! | `residue`, `inverse`, `integer` | arithmetic with 64-bit limbs |
 //! | `ifma`, `digits` | arithmetic with vectors of 52-bit digits |
 //!
 //! A general verifier computes u₁·G + u₂·Q for an unknown Q, and spends most of its time on
@@ -55,11 +55,8 @@ mod curve;
 mod digits;
 mod integer;
 mod inverse;
-mod modulus;
 mod point;
 mod residue;
-mod signature;
-mod table;
 mod verification;
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -70,8 +67,7 @@ mod ifma;
 
 use curve::{P256, P384};
 use ifma::Ifma;
-use point::Affine;
-use table::{FEW, MANY, Multiples, Table};
+use point::{Affine, FEW, MANY, Multiples, Table};
 use verification::{Question, Vectorised};
 
 /// Maximum number of signatures in one batch of [`accept_all`].

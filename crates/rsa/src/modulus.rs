@@ -1,9 +1,8 @@
 //! The parts of a key: its modulus, and the constants of the Montgomery form.
 
-use crate::Hash;
 use crate::ifma::Ifma;
-use crate::message;
 use crate::number::{self, BITS, MASK, Number};
+use crate::{Hash, encode};
 
 /// An RSA modulus of less than `V` times 416 bits.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl<const V: usize> Modulus<V> {
         }
         let mut encoded = [0; LONGEST];
         let encoded = &mut encoded[..length];
-        message::encode(hash, digest, encoded)
+        encode(hash, digest, encoded)
             && self.raise(&number::read(signature)) == number::read(encoded)
     }
 
