@@ -43,7 +43,6 @@
 //! Nothing here does I/O, or depends on the structure of certificates. Only [`now_ms`] and
 //! [`Time::now`] read the clock.
 
-mod algorithm;
 pub mod der;
 mod fingerprint;
 pub mod oid;
@@ -51,8 +50,7 @@ pub mod pem;
 pub mod text;
 pub mod time;
 
-pub use algorithm::algorithm;
-pub use der::{Der, DerError, Lengths};
+pub use der::{Der, DerError, Lengths, algorithm};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use oid::{Oid, OidError};
 pub use time::{Time, TimeForm, now_ms};
