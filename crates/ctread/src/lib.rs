@@ -86,12 +86,10 @@
 #[cfg(feature = "archive")]
 mod archive;
 mod client;
-mod entries;
 mod gunzip;
 #[cfg(feature = "http")]
 mod http;
 mod read_ahead;
-mod read_error;
 mod source;
 #[cfg(feature = "storage")]
 mod storage;
@@ -101,14 +99,14 @@ mod tree;
 #[cfg(feature = "archive")]
 pub use archive::{ARCHIVE_WIDTH, Archive};
 pub use client::{Client, VerifiedEntries};
-pub use entries::TileContent;
 pub use gunzip::{GZIP_HEADER, gunzip, gunzip_entries, gunzip_into, is_gzip};
 #[cfg(feature = "http")]
 pub use http::Prefix;
 pub use read_ahead::read_ahead;
-pub use read_error::{Problem, ReadError};
-pub use source::{Source, SourceError};
+pub use source::{Problem, ReadError, Source, SourceError};
 #[cfg(feature = "storage")]
 pub use storage::{Bucket, Directory};
-pub use tile::{cut, file, hashes, issuer, leaves, plain, prefix, stored, stored_at, tile};
+pub use tile::{
+    TileContent, cut, file, hashes, issuer, leaves, plain, prefix, stored, stored_at, tile,
+};
 pub use tree::{TileHashes, VerifiedTree, load_edge};
