@@ -30,8 +30,8 @@ mod webhook;
 mod worker;
 
 pub(crate) use filter::parameter;
-pub(crate) use names::dns_names;
 pub use inventory::InventoryError;
+pub(crate) use names::dns_names;
 pub use observer::{ObserveError, Observer};
 pub use options::{InventoryOptions, LogListSource, ObserveOptions, SubmitTo};
 pub use routes::routes;

@@ -1,4 +1,5 @@
-//! Definitions of keys: name, form, default and documentation, each written once.
+//! Definitions of keys (name, form, default and documentation, each written once), tables of them,
+//! and messages about unknown keys.
 
 use crate::form::{Form, Parsed, Shape};
 use crate::values::ValueError;
@@ -157,12 +158,137 @@ impl<F: Form> AnyKey for Key<F> {
     }
 }
 
+/// The keys of a map, or a group of them.
+#[derive(Clone, Copy)]
+pub struct Table {
+    keys: &'static [&'static dyn AnyKey],
+    groups: &'static [&'static Table],
+    follows: bool,
+}
+
+impl Table {
+    /// Creates a table of these keys.
+    pub const fn of(keys: &'static [&'static dyn AnyKey]) -> Self {
+        Table {
+            keys,
+            groups: &[],
+            follows: false,
+        }
+    }
+
+    /// Creates the table of a map whose keys are in several groups.
+    pub const fn join(groups: &'static [&'static Table]) -> Self {
+        Table {
+            keys: &[],
+            groups,
+            follows: false,
+        }
+    }
+
+    /// Documents these keys in the same table as the key of their map, after this key.
+    pub const fn following(mut self) -> Self {
+        self.follows = true;
+        self
+    }
+
+    /// Returns all keys in the order of the documentation.
+    pub fn keys(&self) -> Vec<&'static dyn AnyKey> {
+        let below = self.groups.iter().flat_map(|group| group.keys());
+        self.keys.iter().copied().chain(below).collect()
+    }
+
+    /// Returns the names of all keys.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.keys().iter().map(|key| key.about().name).collect()
+    }
+
+    /// Returns whether the table has a key of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names().contains(&name)
+    }
+
+    /// Formats the keys as a table of Markdown. `beside` is the heading of the column beside the
+    /// name, if there is one.
+    pub fn to_markdown(&self, beside: Option<&str>) -> String {
+        let mut text = match beside {
+            None => "| key | default | meaning |\n|---|---|---|\n".to_owned(),
+            Some("") => "| key | | default | meaning |\n|---|---|---|---|\n".to_owned(),
+            Some(heading) => {
+                format!("| key | {heading} | default | meaning |\n|---|---|---|---|\n")
+            }
+        };
+        self.add_rows(beside.is_some(), &mut text);
+        text
+    }
+
+    fn add_rows(&self, beside: bool, text: &mut String) {
+        let keys = self.keys();
+        for (index, key) in keys.iter().enumerate() {
+            let about = key.about();
+            let mut cells = vec![format!("`{}`", about.name)];
+            if beside {
+                cells.push(about.beside.to_owned());
+            }
+            cells.extend([about.default(), about.meaning.to_owned()]);
+            text.push('|');
+            for cell in cells {
+                text.push_str(&if cell.is_empty() {
+                    " |".to_owned()
+                } else {
+                    format!(" {cell} |")
+                });
+            }
+            text.push('\n');
+            // Keys whose maps have the same table stand together, before the rows of this table.
+            let table = following(key.shape());
+            let next = keys.get(index + 1).and_then(|key| following(key.shape()));
+            if let Some(table) = table
+                && !next.is_some_and(|next| std::ptr::eq(table, next))
+            {
+                table.add_rows(beside, text);
+            }
+        }
+    }
+}
+
+/// Returns the table of a map whose keys follow the key of the map.
+fn following(shape: Shape) -> Option<&'static Table> {
+    shape.table().filter(|table| table.follows)
+}
+
+/// Returns the message about a key that is not in `known`. The message suggests the nearest known
+/// key, or lists all known keys.
+pub fn unknown(key: &str, known: &[&str]) -> String {
+    match nearest(key, known) {
+        Some(near) => format!("no such key; did you mean `{near}`?"),
+        None if known.is_empty() => "no such key; no keys are known here".to_owned(),
+        None => format!("no such key; the keys are {}", known.join(", ")),
+    }
+}
+
+/// Returns the known word that is most similar to `word`, if any is similar. Letter case, `-` and
+/// `_` are ignored.
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    known
+        .iter()
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(&plain(word), &plain(candidate)),
+                *candidate,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::form::{Durations, Sizes};
+    use crate::form::{Boolean, Durations, Sizes};
 
     static PERIOD: Key<Durations> = Key::new(
         "period",
@@ -184,5 +310,41 @@ mod tests {
         assert_eq!(why("much"), "is not a size such as 16MiB");
         assert_eq!(why("16"), "has no unit: write 16MiB");
         assert_eq!(why("2TiB"), "is too large: at most 1TiB");
+    }
+
+    static FAST: Key<Boolean> = Key::new("fast", Boolean, "false", "Fast.").beside("`--fast`");
+    static RATE: Key<Shape> = Key::new("rate", Shape::Text, "", "Of both.");
+    static INNER: Table = Table::of(&[&RATE]).following();
+    static ONE: Key<Shape> = Key::new("one", Shape::Map(&INNER), "none", "One.");
+    static TWO: Key<Shape> = Key::new("two", Shape::List(&Shape::Map(&INNER)), "none", "Two.");
+    static LAST: Key<Shape> = Key::new("last", Shape::Text, "none", "Last.");
+    static FIRST_GROUP: Table = Table::of(&[&FAST, &ONE, &TWO, &LAST]);
+    static ALL: Table = Table::join(&[&FIRST_GROUP, &INNER]);
+
+    #[test]
+    fn keys_of_an_inner_map_follow_its_last_key() {
+        assert_eq!(
+            FIRST_GROUP.to_markdown(Some("flag")),
+            "| key | flag | default | meaning |\n|---|---|---|---|\n\
+             | `fast` | `--fast` | false | Fast. |\n\
+             | `one` | | none | One. |\n\
+             | `two` | | none | Two. |\n\
+             | `rate` | | | Of both. |\n\
+             | `last` | | none | Last. |\n"
+        );
+        assert_eq!(ALL.names(), ["fast", "one", "two", "last", "rate"]);
+        assert!(ALL.has("rate") && !FIRST_GROUP.has("rate"));
+    }
+
+    #[test]
+    fn a_typo_finds_the_nearest_key_and_nonsense_the_list() {
+        let known = ["duration", "rate", "timeUnit"];
+        assert_eq!(nearest("duraton", &known), Some("duration"));
+        assert_eq!(nearest("time-unit", &known), Some("timeUnit"));
+        assert_eq!(nearest("colour", &known), None);
+        assert_eq!(
+            unknown("colour", &known),
+            "no such key; the keys are duration, rate, timeUnit"
+        );
     }
 }

@@ -23,24 +23,22 @@
 //! | [`nearest`], [`unknown`] | messages about unknown keys |
 //! | [`read_text`], [`read_bounded`] | the text of a file, the bytes of a file |
 
+mod deserializer;
 pub mod environment;
 pub mod form;
 mod key;
-mod keys;
+mod quantity;
 mod report;
 mod section;
 mod section_macro;
-mod table;
 mod text_file;
 pub mod tree;
 pub mod typed;
 pub mod values;
 
-pub use key::{About, AnyKey, Key};
-pub use keys::{nearest, unknown};
+pub use key::{About, AnyKey, Key, Table, nearest, unknown};
 pub use report::{Finding, Report, Severity, flag_of};
 pub use section::{Located, Reader, Section, join};
 pub use section_macro::{Field, default_of};
-pub use table::Table;
 pub use text_file::{read_bounded, read_text};
 pub use tree::{Node, Value};

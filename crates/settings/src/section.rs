@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use lucarne_net::without_secrets;
 
 use crate::form::Parsed;
+use crate::key;
 use crate::key::Key;
-use crate::keys;
 use crate::report::Report;
 use crate::tree::{Entry, Node, Value};
 
@@ -52,7 +52,7 @@ impl<'t> Section<'t> {
     /// Opens `node` as a map, and reports unknown and repeated keys. Reports a node of another
     /// kind, and returns `None` in this case.
     pub fn open(node: &'t Node, path: &str, known: &[&str], report: &mut Report) -> Option<Self> {
-        Section::open_advised(node, path, known, keys::unknown, report)
+        Section::open_advised(node, path, known, key::unknown, report)
     }
 
     /// Opens `node` as a map with a custom message for unknown keys: `advice` gets the key and the

@@ -8,21 +8,18 @@
 //! group: its struct is read from the keys of the same map. A struct with groups and its groups
 //! must not deny unknown fields; [`read`] reports unknown keys.
 
-mod error;
-mod node;
-
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde::{Deserialize, de};
 
+use crate::key;
 use crate::report::Report;
 use crate::section::{Section, join};
 use crate::tree::{Entry, Node, Value};
 use crate::values;
-
-pub use error::SettingsError;
 
 /// Reads `node` into a `T` with the keys `known`. `path` is the position of the node, for messages.
 /// Returns `None` if a problem was reported.
@@ -87,7 +84,7 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
 pub fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: FromStr<Err: std::fmt::Display>,
+    T: FromStr<Err: fmt::Display>,
 {
     text_with(deserializer, values::parsed)
 }
@@ -99,7 +96,7 @@ where
 pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: FromStr<Err: std::fmt::Display>,
+    T: FromStr<Err: fmt::Display>,
 {
     parsed(deserializer).map(Some)
 }
@@ -111,7 +108,7 @@ where
 pub fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: FromStr<Err: std::fmt::Display>,
+    T: FromStr<Err: fmt::Display>,
 {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let parse = |text: String| {
@@ -121,13 +118,105 @@ where
     texts.into_iter().map(parse).collect()
 }
 
-fn text_with<'de, D: Deserializer<'de>, T, E: std::fmt::Display>(
+fn text_with<'de, D: Deserializer<'de>, T, E: fmt::Display>(
     deserializer: D,
     parser: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
     parser(&text).map_err(|why| D::Error::custom(format!("`{text}` {why}")))
 }
+
+/// The error of a node that does not fit its type.
+#[derive(Debug)]
+pub struct SettingsError {
+    /// Line of the innermost invalid value.
+    pub line: Option<usize>,
+    /// Key of that value, relative to the node that was read.
+    pub key: String,
+    /// Message that follows the key.
+    pub message: String,
+    /// Whether the key is missing instead of invalid.
+    pub missing: bool,
+}
+
+impl SettingsError {
+    fn new(message: String) -> Self {
+        SettingsError {
+            line: None,
+            key: String::new(),
+            message,
+            missing: false,
+        }
+    }
+
+    /// Returns the same error, relative to the enclosing map or list.
+    pub(crate) fn under(mut self, key: &str, line: usize) -> Self {
+        self.line.get_or_insert(line);
+        self.key = if self.key.starts_with('[') {
+            format!("{key}{}", self.key)
+        } else {
+            join(key, &self.key)
+        };
+        self
+    }
+}
+
+impl de::Error for SettingsError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        SettingsError::new(message.to_string())
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        SettingsError {
+            key: field.to_owned(),
+            missing: true,
+            ..SettingsError::new("is missing".to_owned())
+        }
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        SettingsError {
+            key: field.to_owned(),
+            ..SettingsError::new("is given twice".to_owned())
+        }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        SettingsError {
+            key: field.to_owned(),
+            ..SettingsError::new(key::unknown(field, expected))
+        }
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        SettingsError::new(format!("`{variant}` is not one of {}", expected.join(", ")))
+    }
+
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        SettingsError::new(format!("must be {expected}"))
+    }
+
+    fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let found = match found {
+            de::Unexpected::Str(text) => format!("`{text}`"),
+            de::Unexpected::Unsigned(number) => format!("`{number}`"),
+            de::Unexpected::Signed(number) => format!("`{number}`"),
+            other => other.to_string(),
+        };
+        SettingsError::new(format!("{found} is not {expected}"))
+    }
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_str() {
+            "" => f.write_str(&self.message),
+            key => write!(f, "{key}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Form, Parsed, Shape};
+use crate::form::{Form, Parsed, Shape};
 use crate::values::{self, ValueError};
 
 /// Meaning of a number without a unit.

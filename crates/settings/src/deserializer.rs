@@ -7,8 +7,8 @@ use serde::de::{
     Visitor,
 };
 
-use super::SettingsError;
 use crate::tree::{Entry, Node, Value};
+use crate::typed::SettingsError;
 use crate::values;
 
 /// Beginning of the name of a field that is a group: a struct with keys of the same map. Serde's
