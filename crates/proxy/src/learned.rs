@@ -51,7 +51,7 @@ impl LearnedRow {
 
 /// State of a client and a host.
 enum Pair {
-    /// One handshake has failed at this time.
+    /// The first handshake failed at this time.
     Failed(Instant),
     Tunnel {
         until: Instant,

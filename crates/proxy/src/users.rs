@@ -146,7 +146,8 @@ impl Users {
         })
     }
 
-    /// Admits the client at this address, and returns the name of the user, if `Proxy-Authorization` has the password of a user.
+    /// Admits the client at this address, and returns the name of the user, if
+    /// `Proxy-Authorization` has the password of a user.
     ///
     /// A recently correct password is not checked again. If any user has a bcrypt hash, every wrong
     /// password costs the same bcrypt time, whether the user exists or not, and for any kind

@@ -43,7 +43,7 @@ impl Content {
     }
 }
 
-/// Name of the user who sent a request, as an extension of the request.
+/// Name of the user of a request, as an extension of the request.
 #[derive(Clone)]
 pub(crate) struct ProxyUser(pub(crate) Arc<str>);
 

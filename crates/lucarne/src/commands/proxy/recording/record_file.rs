@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 50;
 /// Form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// One record per line.
+    /// A record per line.
     Lines,
     /// A HAR file, which is complete after each write.
     Har,
