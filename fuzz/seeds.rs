@@ -129,7 +129,7 @@ fn cosigned(seeds: &mut Seeds, text: &str, time: u64) -> Outcome {
 
 /// Adds uploads to a mirror: each with a ticket, and packages of entries of two bytes.
 fn uploads(seeds: &mut Seeds) {
-    seeds.add("mirror_upload", b"300\n256\ndGlja2V0\n".to_vec());
+    seeds.add("mirror_upload", b"300\n256\ndGlja2V0\n");
     for (start, end) in [(0_u64, 0_u64), (0, 2), (255, 258), (300, 299)] {
         for hashes in [0_u8, 63, 64] {
             let mut body = [0, ORIGIN.len() as u8].to_vec();
