@@ -208,7 +208,7 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::*;
-    use crate::config::witnesses::{WitnessClient, WitnessError, WitnessResponse};
+    use crate::config::witnesses::{Endpoint, WitnessClient, WitnessError, WitnessResponse};
     use crate::status::metrics::Metrics;
 
     #[derive(Debug)]
@@ -216,9 +216,10 @@ mod tests {
 
     #[async_trait]
     impl WitnessClient for Silent {
-        async fn add_checkpoint(
+        async fn post(
             &self,
             _: &str,
+            _: Endpoint,
             _: Bytes,
             _: usize,
         ) -> Result<WitnessResponse, WitnessError> {
