@@ -225,6 +225,8 @@ impl Leader {
     async fn lose(&mut self, index: usize, why: &(impl std::fmt::Display + ?Sized)) {
         let agent = &mut self.agents[index];
         agent.state = State::Lost;
+        // An agent that is alive after all must not continue its load, which nothing counts.
+        agent.link.cut();
         let after = match self.begin {
             Some(begin) => format!("after {:.0?}", begin.elapsed()),
             None => "before the load".to_owned(),

@@ -66,6 +66,7 @@ pub(super) struct Side {
 pub(super) struct Link<Out, In> {
     out: mpsc::Sender<Vec<u8>>,
     incoming: mpsc::Receiver<Result<In, LinkError>>,
+    reader: JoinHandle<()>,
     writer: JoinHandle<()>,
     _sends: PhantomData<fn(Out)>,
 }
@@ -196,10 +197,10 @@ impl<Out: Serialize, In: DeserializeOwned + Send + 'static> Link<Out, In> {
         let (reading, writing) = split(stream);
         let (out, messages) = mpsc::channel(4);
         let (received, incoming) = mpsc::channel(4);
-        tokio::spawn(read(reading, received, silence));
         Link {
             out,
             incoming,
+            reader: tokio::spawn(read(reading, received, silence)),
             writer: tokio::spawn(write(writing, messages)),
             _sends: PhantomData,
         }
@@ -239,6 +240,12 @@ impl<Out: Serialize, In: DeserializeOwned + Send + 'static> Link<Out, In> {
             self.incoming.try_recv(),
             Err(mpsc::error::TryRecvError::Empty)
         )
+    }
+
+    /// Ends the connection at once, so that the other side cannot take this side for alive.
+    pub(super) fn cut(&self) {
+        self.reader.abort();
+        self.writer.abort();
     }
 
     /// Sends the messages that still wait, and ends the connection.

@@ -331,6 +331,22 @@ async fn an_agent_without_a_sign_of_life_is_lost() {
 }
 
 #[tokio::test]
+async fn a_lost_agent_that_is_alive_loses_its_leader() {
+    let (outcome, mut agents, _endings) = start(PATIENCE, LostAgents::Continue).await;
+    prepare(&mut agents).await;
+    let [mut first, mut second] = agents;
+    let impossible = Summary {
+        duration: -1.0,
+        ..part(3)
+    };
+    second.send(&News::Progress(Box::new(impossible))).await;
+    let ended = tokio::time::timeout(PATIENCE, second.next()).await.unwrap();
+    assert!(matches!(ended, Err(LinkError::Closed | LinkError::Io(_))));
+    finish(&mut first, part(4)).await;
+    assert_eq!(outcome.await.unwrap().verdict, Verdict::Passed);
+}
+
+#[tokio::test]
 async fn an_agent_with_another_plan_ends_the_run() {
     let (outcome, mut agents, _endings) = start(PATIENCE, LostAgents::Fail).await;
     for agent in &mut agents {
