@@ -7,7 +7,6 @@ use lucarne_load::summary::{LastingFailure, SCHEMA};
 use lucarne_load::threshold::Threshold;
 use lucarne_load::{Metric, Note, Outcome, Part, Summary, Verdict};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::bundle::Bundle;
 use super::link::{Link, LinkError, nanos};
@@ -122,8 +121,6 @@ impl Leader {
             };
             agent.link.send(&order).await;
         }
-        let mut seconds = interval(Duration::from_secs(1));
-        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.agents.iter().any(Agent::is_active) {
             tokio::select! {
                 (index, news) = next(&mut self.agents) => match news {
@@ -131,7 +128,6 @@ impl Leader {
                     Err(error) => self.lose(index, &error).await,
                 },
                 Some(ending) = endings.recv() => self.end(ending).await,
-                _ = seconds.tick() => self.judge().await,
             }
         }
         let (outcome, agents) = self.conclude();
@@ -159,7 +155,9 @@ impl Leader {
                 self.start_if_prepared().await;
             }
             News::Progress(summary) => {
-                self.keep(index, *summary).await;
+                if self.keep(index, *summary).await && self.is_one_second() {
+                    self.judge().await;
+                }
             }
             News::Finished { summary, error } => {
                 agent.error = error.map(|error| format!("agent {}: {error}", agent.name));
@@ -262,6 +260,13 @@ impl Leader {
         for agent in self.agents.iter().filter(|agent| agent.is_active()) {
             agent.link.send(&Order::Start { at }).await;
         }
+    }
+
+    /// Returns whether all active agents have sent their summaries of the same second. Otherwise,
+    /// the sum lacks samples, and a rate in it is too low.
+    fn is_one_second(&self) -> bool {
+        let active = self.agents.iter().filter(|agent| agent.is_active());
+        are_of_one_second(active.map(|agent| Some(agent.summary.as_ref()?.duration)))
     }
 
     /// Evaluates the thresholds that may end the run on the sum of all parts.
@@ -367,6 +372,15 @@ impl Agent {
     }
 }
 
+/// Returns whether the parts of a run have lasted equally long. A part without a summary has no
+/// duration.
+fn are_of_one_second(mut durations: impl Iterator<Item = Option<f64>>) -> bool {
+    let range = durations.try_fold((f64::INFINITY, 0.0_f64), |(least, most), duration| {
+        duration.map(|duration| (duration.min(least), duration.max(most)))
+    });
+    range.is_some_and(|(least, most)| most - least < 0.5)
+}
+
 /// Waits for the next message of an active agent.
 async fn next(agents: &mut [Agent]) -> (usize, Result<News, LinkError>) {
     std::future::poll_fn(|context| {
@@ -380,4 +394,20 @@ async fn next(agents: &mut [Agent]) -> (usize, Result<News, LinkError>) {
         Poll::Pending
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_judged_when_all_parts_have_the_same_second() {
+        let same = |durations: &[Option<f64>]| are_of_one_second(durations.iter().copied());
+        assert!(same(&[Some(2.01), Some(2.2)]));
+        assert!(
+            !same(&[Some(2.0), Some(1.0)]),
+            "one part has one second less"
+        );
+        assert!(!same(&[Some(1.0), None]), "one part has no summary");
+    }
 }
