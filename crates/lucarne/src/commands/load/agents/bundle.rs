@@ -58,7 +58,8 @@ pub(super) enum BundleError {
 }
 
 impl Bundle {
-    /// Reads a plan and the files that it names by relative paths. Returns them with the run.
+    /// Reads a plan, and the files and roots that it names by relative paths. Returns them with the
+    /// run.
     pub(super) fn read(path: &Path, flags: &settings::Flags) -> Result<(Self, Run), BundleError> {
         let variables = RefCell::new(BTreeMap::new());
         let lookup = |name: &str| {
@@ -100,10 +101,15 @@ impl Bundle {
             Value::Nothing | Value::Unset => Ok(()),
             Value::Scalar(text) => self.add_if_file(text, total),
             Value::List(items) => items.iter().try_for_each(|it| self.add_named(it, total)),
-            Value::Map(entries) => {
-                let mut entries = entries.iter();
-                entries.try_for_each(|entry| self.add_named(&entry.value, total))
-            }
+            Value::Map(entries) => entries.iter().try_for_each(|entry| {
+                match &entry.value.value {
+                    // The only key that names a directory.
+                    Value::Scalar(text) if entry.key == "roots" && Path::new(text).is_dir() => {
+                        self.add_files_in(Path::new(text), total)
+                    }
+                    _ => self.add_named(&entry.value, total),
+                }
+            }),
         }
     }
 
@@ -119,6 +125,24 @@ impl Bundle {
         let lines = contents.lines().map(str::trim);
         let mut named = lines.filter(|line| line.starts_with('@'));
         named.try_for_each(|line| self.add_if_file(line, total))
+    }
+
+    /// Adds the files in a directory, but not those in its directories.
+    fn add_files_in(&mut self, directory: &Path, total: &mut usize) -> Result<(), BundleError> {
+        if !is_below(directory) {
+            return Ok(());
+        }
+        let unreadable = |source| BundleError::Unreadable {
+            path: directory.to_owned(),
+            source,
+        };
+        for entry in fs::read_dir(directory).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if let Some(name) = path.to_str().filter(|_| path.is_file()) {
+                self.add(name, &path, total)?;
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, name: &str, path: &Path, total: &mut usize) -> Result<Vec<u8>, BundleError> {
@@ -182,6 +206,47 @@ fn line(threshold: &Threshold) -> String {
 
 /// Returns whether a path stays below its directory.
 fn is_below(path: &Path) -> bool {
-    let mut parts = path.components().peekable();
-    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+    let mut parts = path.components();
+    path.file_name().is_some()
+        && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the names of the files that a plan in this directory names.
+    fn named(plan: &str) -> Vec<String> {
+        let mut bundle = Bundle {
+            plan: String::new(),
+            files: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            seed: 0,
+            threads: None,
+            thresholds: Vec::new(),
+            allow: Vec::new(),
+            tags: Vec::new(),
+        };
+        bundle
+            .add_named(&tree::parse(plan).unwrap(), &mut 0)
+            .unwrap();
+        bundle.files.into_keys().collect()
+    }
+
+    #[test]
+    fn files_below_the_directory_are_sent() {
+        let plan = "{file: ./Cargo.toml, body: '@build.rs', name: src, ca: ../../Cargo.toml}";
+        assert_eq!(named(plan), ["./Cargo.toml", "build.rs"]);
+        let roots = named("{options: {roots: src/config}}");
+        assert!(
+            roots.contains(&"src/config/otlp.rs".to_owned()),
+            "{roots:?}"
+        );
+        assert!(
+            !roots
+                .iter()
+                .any(|name| name.starts_with("src/config/keys/")),
+            "{roots:?}"
+        );
+    }
 }
