@@ -155,17 +155,23 @@ impl Execution {
         let Some(mut start) = self.options.start_at.clone() else {
             return Ok((Instant::now() + LEAD, SystemTime::now() + LEAD));
         };
+        // An order of a leader can arrive late: the load then starts at once.
+        let is_order = start.borrow().is_none();
         self.announce(Phase::Waiting);
         let stopped = || self.refused(Verdict::Interrupted, "stopped before its start".into());
         let known = tokio::select! {
             known = start.wait_for(Option::is_some) => known.ok().and_then(|known| *known),
             () = self.run_state.stopped(StopMode::Gracefully) => None,
         };
-        let start = known.ok_or_else(stopped)?;
-        let wait = start.duration_since(SystemTime::now()).map_err(|_| {
-            let late = "--start-at: the preparation ended after this time: choose a later time";
-            self.refused(Verdict::Configuration, late.into())
-        })?;
+        let (start, now) = (known.ok_or_else(stopped)?, SystemTime::now());
+        let (start, wait) = match start.duration_since(now) {
+            Ok(wait) => (start, wait),
+            Err(_) if is_order => (now, Duration::ZERO),
+            Err(_) => {
+                let late = "--start-at: the preparation ended after this time: choose a later time";
+                return Err(self.refused(Verdict::Configuration, late.into()));
+            }
+        };
         let begin = Instant::now() + wait;
         tokio::select! {
             () = tokio::time::sleep(wait.saturating_sub(LEAD)) => Ok((begin, start)),

@@ -402,6 +402,18 @@ fn a_start_that_has_passed_and_a_stop_while_waiting_end_the_run() {
     let late = late.start().wait();
     assert_eq!(late.verdict, Verdict::Configuration);
     assert!(late.error.unwrap().starts_with("--start-at: "));
+    let (start, known) = watch::channel(None);
+    let ordered = Run {
+        start_at: Some(known),
+        ..run(vec![planned()], &[])
+    };
+    let ordered = ordered.start();
+    let mut snapshots = ordered.snapshots();
+    while snapshots.borrow_and_update().phase != Phase::Waiting {
+        std::thread::yield_now();
+    }
+    start.send_replace(Some(UNIX_EPOCH));
+    assert_eq!(ordered.wait().summary.scenarios[0].started, 10);
     let far = SystemTime::now() + Duration::from_secs(3600);
     let stopped = Run {
         start_at: Some(watch::channel(Some(far)).1),

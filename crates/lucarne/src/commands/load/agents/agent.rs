@@ -31,9 +31,6 @@ use crate::version::VERSION;
 /// Pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Least time to the first arrival, if the order to start arrives late.
-const LEAST_LEAD: Duration = Duration::from_millis(300);
-
 /// Options of `lucarne load agent`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -278,8 +275,7 @@ async fn follow(
         tokio::select! {
             order = link.next(), if lost.is_none() => match order {
                 Ok(Order::Start { at }) => {
-                    let at = clock.here(at).max(SystemTime::now() + LEAST_LEAD);
-                    start.send_replace(Some(at));
+                    start.send_replace(Some(clock.here(at)));
                 }
                 Ok(Order::End(Ending::Aborted)) => running.abort(),
                 Ok(Order::End(Ending::Stopped)) => running.stop(),
