@@ -15,7 +15,7 @@ use super::message::{Ending, News, Order};
 /// Time from the order to start to the first arrival.
 const LEAD: Duration = Duration::from_secs(1);
 /// Largest difference of clocks without a warning, in milliseconds.
-const CLOCKS: i64 = 50;
+const CLOCKS: u64 = 50;
 
 /// Consequence of a lost agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -149,8 +149,8 @@ impl Leader {
                     );
                     return self.fail(Verdict::Configuration, error).await;
                 }
-                if clock.abs() > CLOCKS {
-                    self.warn_of_clock(index, clock);
+                if clock.unsigned_abs() > CLOCKS {
+                    self.warn_of_clock(index, clock.unsigned_abs());
                 }
                 self.start_if_prepared().await;
             }
@@ -242,9 +242,9 @@ impl Leader {
         }
     }
 
-    fn warn_of_clock(&mut self, index: usize, ahead: i64) {
+    fn warn_of_clock(&mut self, index: usize, apart: u64) {
         let name = &self.agents[index].name;
-        let line = format!("the clock of agent {name} differs by {} ms", ahead.abs());
+        let line = format!("the clock of agent {name} differs by {apart} ms");
         (self.print)(&line);
         self.clocks.push(line);
     }

@@ -27,7 +27,7 @@ const ALIVE: Duration = Duration::from_secs(1);
 pub(super) const LARGEST: usize = 64 << 20;
 /// Largest frame of a side that has not proven that it has the key.
 const LARGEST_HELLO: usize = 4096;
-/// Part of a frame that must arrive within the time of a silence.
+/// Part of a frame that must arrive, or leave, within the time of a silence.
 const CHUNK: usize = 64 << 10;
 /// Label of the bytes that TLS exports for the proofs.
 const LABEL: &[u8] = b"EXPORTER-lucarne-load-agents";
@@ -301,9 +301,12 @@ fn exported<D>(connection: &ConnectionCommon<D>) -> Result<Exported, LinkError> 
 
 async fn write_frame(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
     let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
-    stream.write_all(&length.to_be_bytes()).await?;
-    stream.write_all(frame).await?;
-    stream.flush().await
+    let length = length.to_be_bytes();
+    // A machine that has disappeared acknowledges nothing: the system would wait for minutes.
+    for chunk in std::iter::once(&length[..]).chain(frame.chunks(CHUNK)) {
+        timeout(SILENCE, stream.write_all(chunk)).await??;
+    }
+    timeout(SILENCE, stream.flush()).await?
 }
 
 /// Reads a frame: its length in four bytes, then its contents.
