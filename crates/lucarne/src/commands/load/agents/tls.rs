@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use lucarne_load::http::{ClientOptions, Identity, TlsOptions, TlsVersion, tls_settings};
+use lucarne_load::http::{
+    ClientOptions, Identity, TlsOptions, TlsVersion, tls_settings, trust_only,
+};
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+use lucarne_net::Verifier;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -37,8 +40,7 @@ impl TlsFlags {
     pub(super) fn agent(&self) -> Result<Arc<ClientConfig>> {
         let identity = self.cert.clone().zip(self.cert_key.clone());
         let options = ClientOptions {
-            insecure: self.ca.is_none(),
-            ca: self.ca.iter().cloned().collect(),
+            insecure: true,
             tls: TlsOptions {
                 versions: vec![TlsVersion::V1_3],
                 identity: identity.map(|(certificates, key)| Identity { certificates, key }),
@@ -46,7 +48,14 @@ impl TlsFlags {
             },
             ..ClientOptions::default()
         };
-        Ok(tls_settings(&options)?)
+        let mut settings = Arc::unwrap_or_clone(tls_settings(&options)?);
+        if let Some(file) = &self.ca {
+            // Not also the authorities of the system.
+            let trust = trust_only(std::slice::from_ref(file))?;
+            let verifier = Arc::new(Verifier::trusting(trust));
+            settings.dangerous().set_certificate_verifier(verifier);
+        }
+        Ok(Arc::new(settings))
     }
 
     /// Returns the settings of a leader.
