@@ -158,7 +158,7 @@ impl Execution {
         // An order of a leader can arrive late: the load then starts at once.
         let is_order = start.borrow().is_none();
         self.announce(Phase::Waiting);
-        let stopped = || self.refused(Verdict::Interrupted, "stopped before its start".into());
+        let stopped = || self.stopped_early("stopped before its start");
         let known = tokio::select! {
             known = start.wait_for(Option::is_some) => known.ok().and_then(|known| *known),
             () = self.run_state.stopped(StopMode::Gracefully) => None,
@@ -177,6 +177,16 @@ impl Execution {
             () = tokio::time::sleep(wait.saturating_sub(LEAD)) => Ok((begin, start)),
             () = self.run_state.stopped(StopMode::Gracefully) => Err(stopped()),
         }
+    }
+
+    /// Returns the outcome of a run that was stopped before the load.
+    fn stopped_early(&self, error: &str) -> Outcome {
+        // The leader of several agents aborts them if one of them is lost.
+        let verdict = match self.run_state.reason() {
+            Some(StopReason::Threshold) => Verdict::Crossed,
+            _ => Verdict::Interrupted,
+        };
+        self.refused(verdict, error.into())
     }
 
     /// Checks that there are scenarios, with valid executors and different names.
@@ -244,7 +254,7 @@ impl Execution {
             let prepared = tokio::select! {
                 prepared = preparing.join_next() => prepared,
                 () = self.run_state.stopped(StopMode::Gracefully) => {
-                    return Err(self.refused(Verdict::Interrupted, "stopped while preparing".into()));
+                    return Err(self.stopped_early("stopped while preparing"));
                 }
             };
             let (state, result) = match prepared {

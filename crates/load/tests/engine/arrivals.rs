@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use lucarne_load::executor::{ArrivalRateOptions, Arrivals, Rate, Stage};
 use lucarne_load::snapshot::Phase;
 use lucarne_load::{
-    ExecutorConfig, Iteration, PrepareError, Recorder, Run, Scenario, ScenarioConfig, Verdict,
-    VirtualUser,
+    ExecutorConfig, Iteration, PrepareError, Recorder, Run, Running, Scenario, ScenarioConfig,
+    Verdict, VirtualUser,
 };
 use tokio::sync::watch;
 
@@ -415,11 +415,16 @@ fn a_start_that_has_passed_and_a_stop_while_waiting_end_the_run() {
     start.send_replace(Some(UNIX_EPOCH));
     assert_eq!(ordered.wait().summary.scenarios[0].started, 10);
     let far = SystemTime::now() + Duration::from_secs(3600);
-    let stopped = Run {
-        start_at: Some(watch::channel(Some(far)).1),
-        ..run(vec![planned()], &[])
-    };
-    let stopped = stopped.start();
-    stopped.stop();
-    assert_eq!(stopped.wait().verdict, Verdict::Interrupted);
+    for (stop, verdict) in [
+        (Running::stop as fn(&Running), Verdict::Interrupted),
+        (Running::abort as fn(&Running), Verdict::Crossed),
+    ] {
+        let stopped = Run {
+            start_at: Some(watch::channel(Some(far)).1),
+            ..run(vec![planned()], &[])
+        };
+        let stopped = stopped.start();
+        stop(&stopped);
+        assert_eq!(stopped.wait().verdict, verdict);
+    }
 }

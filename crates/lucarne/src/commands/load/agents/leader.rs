@@ -360,7 +360,8 @@ impl Leader {
         let outcome = Outcome {
             verdict: summary.verdict,
             summary,
-            error: errors.or(lost.filter(|_| fails)),
+            // The loss of one agent is why others were stopped.
+            error: lost.filter(|_| fails).or(errors),
         };
         (outcome, self.agents)
     }

@@ -299,7 +299,13 @@ async fn an_agent_that_is_killed_during_the_merge_fails_the_run() {
         second.send(&News::Progress(Box::new(part(3)))).await;
         // The connection ends without the result.
         second.close().await;
-        finish(&mut first, part(4)).await;
+        let fails = lost_agents == LostAgents::Fail;
+        let finished = News::Finished {
+            summary: Box::new(part(4)),
+            error: fails.then(|| "stopped before its start".to_owned()),
+        };
+        first.send(&finished).await;
+        while !matches!(order(&mut first).await, Order::Received) {}
         let outcome = outcome.await.unwrap();
         assert_eq!(outcome.verdict, verdict, "{:?}", outcome.summary.notes);
         let orders = outcome.summary.select("orders", &[]).unwrap();
@@ -309,7 +315,10 @@ async fn an_agent_that_is_killed_during_the_merge_fails_the_run() {
             note.lines[0].starts_with("agent second (part 2/2) was lost "),
             "{note:?}"
         );
-        assert_eq!(outcome.error.is_some(), lost_agents == LostAgents::Fail);
+        let error = outcome
+            .error
+            .filter(|error| error.starts_with("agent second "));
+        assert_eq!(error.is_some(), fails, "{error:?}");
     }
 }
 
