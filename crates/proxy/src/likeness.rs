@@ -16,8 +16,12 @@ pub(crate) fn likeness(certificate: &[u8], host: &Host, proven: bool) -> Option<
     let certificate = Certificate::parse(certificate).ok()?;
     let time = |ms: Option<i64>| Some(Time::from_unix(ms?.div_euclid(1000)));
     let mut names = host.names();
-    let found = dns_names(&certificate);
+    let mut found = dns_names(&certificate);
     if proven && !found.is_empty() {
+        // The list of names is bounded, and may end before the name of the host.
+        if !covers(&found, host) {
+            found.append(&mut names);
+        }
         names = found;
     }
     Some(Likeness {
@@ -25,6 +29,17 @@ pub(crate) fn likeness(certificate: &[u8], host: &Host, proven: bool) -> Option<
         not_before: time(certificate.not_before())?,
         not_after: time(certificate.not_after())?,
         key_type: key_type(certificate.spki()),
+    })
+}
+
+/// Returns whether a certificate with these names is valid for a host.
+fn covers(names: &[String], host: &Host) -> bool {
+    let host = host.as_str();
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| {
+        let wildcard = name.strip_prefix("*.").zip(parent);
+        name.eq_ignore_ascii_case(host)
+            || wildcard.is_some_and(|(domain, parent)| domain.eq_ignore_ascii_case(parent))
     })
 }
 
@@ -95,5 +110,20 @@ mod tests {
             assert_eq!(unproven.names, ["a.test"]);
         }
         assert_eq!(likeness(b"garbage", &host, true), None);
+    }
+
+    #[test]
+    fn the_host_is_among_the_names_of_a_large_certificate() {
+        let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
+        let mut options = LeafOptions::with_key(["*.b.test"], key);
+        let more = (0..200).map(|n| format!("h{n}.test"));
+        options.names.extend(more);
+        let leaf = Pki::shared().p256.issue(&options).unwrap();
+        for (host, added) in [("h199.test", true), ("h1.test", false), ("x.b.test", false)] {
+            let names = likeness(&leaf, &Host::parse(host).unwrap(), true)
+                .unwrap()
+                .names;
+            assert_eq!(names.last().unwrap() == host, added, "{names:?}");
+        }
     }
 }
