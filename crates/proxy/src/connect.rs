@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::header::VIA;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -71,12 +70,7 @@ async fn begin(
     }
     let via = headers::via(request.headers(), &core.name);
     let rules = core.rules.load();
-    let action = match rules.action(&target, None) {
-        Action::Learn if core.learned.is_tunnel(client, &target.host, Instant::now()) => {
-            Action::Tunnel
-        }
-        action => action,
-    };
+    let action = rules.action(&target, None);
     let tunnel = action == Action::Tunnel && !rules.need_name(&target);
     let judge = !tunnel || rules.judge();
     let mut server = None;

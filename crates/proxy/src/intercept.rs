@@ -167,7 +167,13 @@ impl Connect {
         let refused = named.as_ref().and_then(|named| rules.permit(named).err());
         let refused = refused.map(Failure::Refused);
         let also = named.as_ref().filter(|_| self.target.host.ip().is_some());
-        let action = rules.action(&self.target, also);
+        let mut action = rules.action(&self.target, also);
+        // Clients choose both names: with the name of a learned host, they must not reach a host
+        // that is always intercepted.
+        let rule = named.as_ref().map(|named| rules.action(named, None));
+        if action == Action::Learn && rule == Some(Action::Intercept) {
+            action = Action::Intercept;
+        }
         let host = name.unwrap_or_else(|| self.target.host.clone());
         let learned = &self.core.learned;
         let is_learned = || learned.is_tunnel(self.client, &host, Instant::now());

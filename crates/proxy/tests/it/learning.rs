@@ -92,3 +92,24 @@ async fn rules_and_failures_of_the_server_prevent_learning() {
     }
     assert!(rig.proxy.learned().is_empty(), "{:?}", rig.proxy.learned());
 }
+
+#[tokio::test]
+async fn a_learned_host_opens_no_tunnel_to_a_host_with_a_rule() {
+    let rig = learning().await;
+    let alpn = &["h2", "http/1.1"][..];
+    let origin = Origin::https(&rig.world, &["pinned.test", "always.test"], alpn).await;
+    let authority = format!("pinned.test:{}", origin.address.port());
+    for _ in 0..3 {
+        reject(&rig, &authority, "always.test", alpn).await;
+    }
+    assert!(rig.proxy.learned().is_empty(), "{:?}", rig.proxy.learned());
+    for _ in 0..2 {
+        reject(&rig, &authority, "pinned.test", alpn).await;
+    }
+    eventually("the host is learned", async || {
+        rig.proxy.learned().len() == 1
+    })
+    .await;
+    let intercepted = client::tls(&rig, &rig.ca, &authority, "always.test", alpn).await;
+    assert!(intercepted.is_ok());
+}
