@@ -207,7 +207,7 @@ impl Connect {
             recording,
         } = self;
         let Hello {
-            start,
+            mut start,
             offer,
             host,
             refused,
@@ -243,7 +243,9 @@ impl Connect {
         };
         // A client may end its connection because the server failed.
         let server_failed = refused || matches!(choice.ready, Some(Err(_)));
-        let trial = (learns && !server_failed).then(|| Trial::new(&core, client, &host));
+        // A client that did not wait for a slow server has not seen the certificate.
+        let learns = learns && !server_failed && !start.io.is_closed().await;
+        let trial = learns.then(|| Trial::new(&core, client, &host));
         let stream = match handshake(&core, client, &host, start, &minted, choice.http2).await {
             Ok(stream) => stream,
             Err(failure) => {

@@ -54,6 +54,13 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
+    /// Returns whether the peer has closed the stream or its sending side. Does not wait. Bytes
+    /// that arrived are buffered for the next read.
+    pub(crate) async fn is_closed(&mut self) -> bool {
+        let filled = poll_fn(|cx| Poll::Ready(self.poll_fill(cx))).await;
+        matches!(filled, Poll::Ready(Ok(0) | Err(_)))
+    }
+
     /// Records all bytes that are read from now on.
     pub(crate) fn record(&mut self) {
         self.record = Some(BytesMut::with_capacity(FILL));
@@ -166,5 +173,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_connection_is_noticed_and_its_bytes_are_kept() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = Rewind::new(Bytes::new(), stream);
+        assert!(!stream.is_closed().await);
+        client.write_all(b"early").await.unwrap();
+        lucarne_testkit::eventually("the bytes arrive", async || {
+            assert!(!stream.is_closed().await);
+            stream.before() == b"early"
+        })
+        .await;
+        drop(client);
+        lucarne_testkit::eventually("the end arrives", async || stream.is_closed().await).await;
+        assert_eq!(stream.before(), b"early");
     }
 }
