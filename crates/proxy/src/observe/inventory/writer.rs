@@ -2,13 +2,13 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::{Inventory, Note, note, now};
 
-/// Interval at which expiring certificates are searched while no note arrives.
+/// Interval at which expiring certificates are searched while no note adds a row.
 const SEARCH: Duration = Duration::from_secs(3600);
 /// Limit of the notes in one transaction.
 const MAX_BATCH: usize = 256;
@@ -21,13 +21,18 @@ pub(super) fn spawn(to: &Arc<Inventory>, notes: Receiver<Note>) -> std::io::Resu
 
 /// Writes notes until the inventory is dropped.
 fn run(to: &Weak<Inventory>, notes: &Receiver<Note>) {
-    let mut batch = Vec::new();
+    let (mut batch, mut searched) = (Vec::new(), None::<Instant>);
     loop {
         let Some(inventory) = to.upgrade() else {
             return;
         };
         let count = batch.len();
-        match inventory.within(|to, db| write(to, db, &batch)) {
+        let search = searched.is_none_or(|at| at.elapsed() >= SEARCH);
+        let written = inventory.within(|to, db| write(to, db, &batch, search));
+        if written.is_some() && search {
+            searched = Some(Instant::now());
+        }
+        match written {
             Some(()) if count > 0 => inventory.trouble.store(Arc::default()),
             Some(()) => {}
             None => inventory.metrics.drop_many("inventory-notes", count as u64),
@@ -43,8 +48,9 @@ fn run(to: &Weak<Inventory>, notes: &Receiver<Note>) {
     }
 }
 
-fn write(to: &Inventory, db: &Connection, notes: &[Note]) -> rusqlite::Result<()> {
-    let mut added = notes.is_empty();
+/// Stores notes. Searches expiring certificates if `search` is `true`, or a note adds a row.
+fn write(to: &Inventory, db: &Connection, notes: &[Note], search: bool) -> rusqlite::Result<()> {
+    let mut added = search;
     for note in notes {
         added |= note.store(to, db)?;
     }
@@ -115,4 +121,44 @@ fn count(to: &Inventory, db: &Connection) -> rusqlite::Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bounds, connect};
+    use super::*;
+
+    #[test]
+    fn expiring_certificates_are_searched_although_no_row_is_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inventory.sqlite");
+        let connection = connect(&path).unwrap();
+        let insert = "INSERT INTO certificates (fingerprint, issuer, not_after, standing, logged, \
+                      policy_failed, first, last) VALUES (x'01', 'CN=A', ?, 'good', 1, 0, 1, 1)";
+        connection.execute(insert, [now() + 60_000]).unwrap();
+        let insert = "INSERT INTO hosts VALUES ('a.example', x'01', 1, 1, 1)";
+        connection.execute(insert, []).unwrap();
+        let inventory = Inventory {
+            connection: connection.into(),
+            path,
+            bounds: Bounds {
+                rows: 10,
+                expiry_ms: 86_400_000,
+                hooked: false,
+            },
+            notes: std::sync::mpsc::sync_channel(1).0,
+            metrics: Default::default(),
+            trouble: Default::default(),
+            log_troubles: Default::default(),
+            wake: Default::default(),
+        };
+        for (search, events) in [(false, 0), (true, 1), (true, 1)] {
+            let found = inventory.within(|to, db| {
+                write(to, db, &[], search)?;
+                let count = "SELECT count(*) FROM events WHERE kind = 'expiring'";
+                db.query_row(count, [], |row| row.get::<_, i64>(0))
+            });
+            assert_eq!(found, Some(events));
+        }
+    }
 }
