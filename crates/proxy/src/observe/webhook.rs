@@ -1,6 +1,6 @@
 //! Webhook: sends the events of the inventory, one at a time, with a bounded number of attempts.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lucarne_mint::now_ms;
@@ -26,18 +26,26 @@ pub(crate) struct Webhook {
 impl Webhook {
     /// Sends events until the inventory is dropped.
     pub(crate) async fn run(self) {
+        // The outcome that the database does not have yet.
+        let mut unsettled: Option<Arc<(String, Outcome)>> = None;
         while let Some(inventory) = self.inventory.upgrade() {
+            if let Some(outcome) = unsettled.take() {
+                let kept = outcome.clone();
+                let settle = move |_: &Inventory, db: &_| settle_event(db, &kept.0, &kept.1);
+                // Without the outcome, the event would be sent again.
+                if inventory.run(settle).await.is_none() {
+                    unsettled = Some(outcome);
+                    drop(inventory);
+                    tokio::time::sleep(self.pause).await;
+                    continue;
+                }
+            }
             let wait = match inventory.run(|_, db| next_event(db)).await.flatten() {
                 Some((at, event)) => match u64::try_from(at).unwrap_or(0).checked_sub(now_ms()) {
                     None | Some(0) => {
                         let outcome = self.send(&event).await;
-                        let settle =
-                            move |_: &Inventory, db: &_| settle_event(db, &event.id, &outcome);
-                        // Without the outcome, the event would be sent again and again at once.
-                        match inventory.run(settle).await {
-                            Some(()) => continue,
-                            None => self.pause,
-                        }
+                        unsettled = Some(Arc::new((event.id, outcome)));
+                        continue;
                     }
                     Some(ms) => Duration::from_millis(ms).min(LOOK),
                 },

@@ -391,3 +391,35 @@ async fn a_webhook_that_fails_is_given_up_after_eight_attempts() {
     .await;
     assert_eq!(received.lock().len(), 8);
 }
+
+#[tokio::test]
+async fn an_event_is_sent_once_although_its_outcome_cannot_be_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    let (url, received) = webhook(204).await;
+    options.inventory.as_mut().unwrap().webhook = Some(url);
+    let observer = started(&options).await;
+    let run = async |sql: &'static str| {
+        let run = inventory_of(&observer).run(move |_, db| db.execute_batch(sql));
+        run.await.unwrap();
+    };
+    run("CREATE TEMP TRIGGER full BEFORE UPDATE ON events \
+         BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    .await;
+    observer.seen("a.example", &chain(certificate("a.example", &[])), b"", b"");
+    until("the outcome is refused", || {
+        observer.troubles().iter().any(|it| it.contains("no room"))
+    })
+    .await;
+    observer.seen("b.example", &chain(certificate("b.example", &[])), b"", b"");
+    until("both events are stored", || kinds(&observer).len() == 2).await;
+    run("DROP TRIGGER full").await;
+    until("both events are sent", || {
+        let events = inventory(&observer, "")["events"].clone();
+        let mut events = events.as_array().unwrap().iter();
+        events.all(|event| event["outcome"] == "sent")
+    })
+    .await;
+    let received = received.lock().clone();
+    assert_eq!(received.len(), 2, "{received:?}");
+}
