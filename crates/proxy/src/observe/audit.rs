@@ -33,7 +33,7 @@ pub(crate) struct Pace {
     pub(crate) request: Duration,
     /// Interval at which due entries are searched.
     pub(crate) look: Duration,
-    /// Time until the second request for an entry that a log denies.
+    /// Time until the second request for an entry that a log denies, or whose look-up failed.
     pub(crate) confirm: Duration,
 }
 
@@ -173,7 +173,15 @@ async fn audit(
             break;
         }
         for due in due {
-            let finding = reader.look_up(&due, &head).await?;
+            let finding = match reader.look_up(&due, &head).await {
+                Ok(finding) => finding,
+                Err(why) => {
+                    let postpone =
+                        move |_: &Inventory, db: &_| entries::postpone(db, &id, &due.leaf, confirm);
+                    to.run(postpone).await.ok_or(Failure::Inventory)?;
+                    return Err(why);
+                }
+            };
             let (log, head) = (log.clone(), head.clone());
             let settle = move |to: &Inventory, db: &_| {
                 entries::settle(to, db, (&*log, &head), &due, &finding, confirm)

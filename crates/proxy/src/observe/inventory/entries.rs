@@ -21,6 +21,8 @@ pub(crate) struct Due {
     fingerprint: Vec<u8>,
     sct: Vec<u8>,
     tries: u32,
+    /// Whether the look-up was postponed before.
+    postponed: bool,
 }
 
 /// Finding about an entry in the tree of a verified head.
@@ -59,11 +61,12 @@ pub(crate) fn due_logs(db: &Connection) -> rusqlite::Result<Vec<LogId>> {
     logs.collect()
 }
 
-/// Returns entries of `log` that must be in a tree of the time `until`, in the order of the tree.
+/// Returns entries of `log` that must be in a tree of the time `until`, in the order of
+/// the tree, and postponed entries last.
 pub(crate) fn due(db: &Connection, log: &LogId, until: u64) -> rusqlite::Result<Vec<Due>> {
-    let select = "SELECT leaf, fingerprint, sct, tries FROM entries \
+    let select = "SELECT leaf, fingerprint, sct, tries, again FROM entries \
                   WHERE log = ?1 AND state = 'pending' AND due <= min(?2, ?3) AND again <= ?3 \
-                  ORDER BY due LIMIT 256";
+                  ORDER BY again, due LIMIT 256";
     let mut select = db.prepare_cached(select)?;
     let rows = select.query_map(params![log.0, stored(until), now()], |row| {
         let sct: Vec<u8> = row.get(2)?;
@@ -73,12 +76,27 @@ pub(crate) fn due(db: &Connection, log: &LogId, until: u64) -> rusqlite::Result<
             fingerprint: row.get(1)?,
             sct,
             tries: row.get(3)?,
+            postponed: row.get::<_, i64>(4)? > 0,
         })
     })?;
     let mut due = rows.collect::<Result<Vec<_>, _>>()?;
-    // Neighbours share tiles.
-    due.sort_by_key(|due| due.index);
+    // Neighbours share tiles. An entry whose look-up fails delays no other one.
+    due.sort_by_key(|due| (due.postponed, due.index));
     Ok(due)
+}
+
+/// Postpones the look-up of an entry after a failure.
+pub(crate) fn postpone(
+    db: &Connection,
+    log: &LogId,
+    leaf: &Hash,
+    wait_ms: u64,
+) -> rusqlite::Result<()> {
+    let again = now().saturating_add(stored(wait_ms));
+    let update = "UPDATE entries SET again = ? WHERE log = ? AND leaf = ?";
+    db.prepare_cached(update)?
+        .execute(params![again, log.0, leaf.0])
+        .map(|_| ())
 }
 
 /// Returns the last verified head of a log.

@@ -335,3 +335,26 @@ async fn an_unverified_tree_head_proves_nothing() {
     .await;
     assert_eq!((sums(&observer), kinds(&observer).len()), ([0, 1, 0], 0));
 }
+
+#[tokio::test]
+async fn an_entry_whose_look_up_fails_delays_no_other_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::new(1).await;
+    let observer = started(&listing(folder.path(), &[log.listed(false)])).await;
+    for name in ["failing.example", "good.example"] {
+        see(&observer, name, &log.issue(name, false));
+    }
+    let [failing, good] = log.leaves[..] else {
+        unreachable!("two entries");
+    };
+    let garbage = b"garbage".to_vec();
+    log.files.lock().insert(by_hash(&failing, 2), garbage);
+    log.publish_proofs(&[leaf_hash(b"other"), good]);
+    until("the other entry is found", || sums(&observer) == [1, 1, 0]).await;
+    until("the failure is shown", || {
+        let troubles = observer.troubles();
+        troubles.iter().any(|it| it.contains("get-proof-by-hash"))
+    })
+    .await;
+    assert_eq!(kinds(&observer), [""; 0]);
+}
