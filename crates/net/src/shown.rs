@@ -60,8 +60,8 @@ const NAMES: [&str; 2] = ["key", "sig"];
 pub const HIDDEN: &str = "***";
 
 /// Replaces secrets in the URLs of `text` by `***`: passwords, and the values of parameters such as
-/// `token`. In URLs of web servers, a user name without a password is also replaced, because it may
-/// be a token. `text` is a URL, or a sentence with URLs.
+/// `token`, also in fragments. In URLs of web servers, a user name without a password is also
+/// replaced, because it may be a token. `text` is a URL, or a sentence with URLs.
 pub fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -81,9 +81,12 @@ pub fn without_secrets(text: &str) -> String {
 }
 
 /// Replaces the secrets in one URL of a web server, as [`without_secrets`] does. The URL may be
-/// invalid and contain spaces.
+/// relative, or invalid and contain spaces.
 pub fn url_without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    let scheme = url
+        .find("://")
+        .filter(|at| !url[..*at].contains(['/', '?', '#']));
+    let (scheme, rest) = url.split_at(scheme.map_or(0, |at| at + 3));
     let mut shown = scheme.to_owned();
     append_hidden(rest, true, &mut shown);
     shown
@@ -116,21 +119,32 @@ fn append_hidden(url: &str, web: bool, shown: &mut String) {
             &url[at..]
         }
     };
-    let Some((path, query)) = rest.split_once('?') else {
+    let Some(start) = rest.find(['?', '#']) else {
         return shown.push_str(rest);
     };
-    shown.push_str(path);
-    for (index, pair) in query.split('&').enumerate() {
-        shown.push(if index == 0 { '?' } else { '&' });
-        match pair.split_once('=') {
-            Some((name, _)) if is_secret(name) => {
-                shown.push_str(name);
-                shown.push('=');
-                shown.push_str(HIDDEN);
-            }
-            _ => shown.push_str(pair),
-        }
+    shown.push_str(&rest[..start]);
+    for pair in rest[start..].split_inclusive('&') {
+        append_pair(pair, shown);
     }
+}
+
+/// Appends a parameter of a URL, without a secret value. The parameter may begin with `?` or `#`,
+/// and end with `&`. A fragment may follow its value: servers return tokens there (RFC 6749,
+/// section 4.2.2).
+fn append_pair(mut pair: &str, shown: &mut String) {
+    while let Some((name, value)) = pair.split_once('=') {
+        shown.push_str(name);
+        shown.push('=');
+        let name = name.rsplit(['?', '#']).next().unwrap_or(name);
+        if is_secret(name) {
+            shown.push_str(HIDDEN);
+            return shown.push_str(if value.ends_with('&') { "&" } else { "" });
+        }
+        let end = value.find('#').unwrap_or(value.len());
+        shown.push_str(&value[..end]);
+        pair = &value[end..];
+    }
+    shown.push_str(pair);
 }
 
 /// Returns whether the value of a header field, a parameter or a field of a form is secret,
@@ -179,6 +193,14 @@ mod tests {
                 "https://a.example/x?a=1&access_token=***&sig=***",
             ),
             (
+                "https://a.example/x#access_token=hush&a=1",
+                "https://a.example/x#access_token=***&a=1",
+            ),
+            (
+                "https://a.example/x?a=1#key=hush&key=hush",
+                "https://a.example/x?a=1#key=***&key=***",
+            ),
+            (
                 "reading `https://u:hush@a:1/` and http://b.example: refused",
                 "reading `https://u:***@a:1/` and http://b.example: refused",
             ),
@@ -194,6 +216,10 @@ mod tests {
             ("https://hu sh@a b/x", "https://***@a b/x"),
             ("u:hush@a.example/x", "u:***@a.example/x"),
             ("https://a b/x", "https://a b/x"),
+            (
+                "/x?token=hush&next=https://b/y",
+                "/x?token=***&next=https://b/y",
+            ),
             ("", ""),
         ] {
             assert_eq!(url_without_secrets(url), shown);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{REFERER, USER_AGENT};
+use http::header::{CONTENT_LOCATION, LOCATION, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Request, StatusCode, Version};
 use jiff::Timestamp;
 use lucarne_net::{HIDDEN, RequestId, is_secret, url_without_secrets, without_secrets};
@@ -191,6 +191,10 @@ impl Recording {
             let value = match (keeps, is_secret(name.as_str())) {
                 (true, _) => text(value),
                 (false, true) => HIDDEN.to_owned(),
+                // These URLs may be relative.
+                _ if [LOCATION, CONTENT_LOCATION, REFERER].contains(name) => {
+                    url_without_secrets(&text(value))
+                }
                 (false, false) => without_secrets(&text(value)),
             };
             (name.to_string(), value)

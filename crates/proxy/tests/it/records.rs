@@ -234,6 +234,7 @@ async fn details_have_bodies_and_no_secrets() {
             .header("authorization", "hush")
             .header("cookie", "hush")
             .header("referer", "http://a.test/?token=hush")
+            .header("content-location", "/x?token=hush")
             .header("x-plain", "seen");
         let request = request.body(Full::new(Bytes::from("the body"))).unwrap();
         client::ask(&proxy.rig, request).await;
@@ -247,6 +248,7 @@ async fn details_have_bodies_and_no_secrets() {
         assert_eq!(header("authorization"), shown);
         assert_eq!(header("cookie"), shown);
         assert_eq!(header("referer"), format!("http://a.test/?token={shown}"));
+        assert_eq!(header("content-location"), format!("/x?token={shown}"));
         assert_eq!(header("x-plain"), "seen");
         assert!(
             record.url.ends_with(&format!("key={shown}")),
