@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use lucarne_ct::LogId;
 use lucarne_mint::now_ms;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, ffi};
 use tokio::sync::Notify;
 
@@ -38,6 +38,8 @@ const VERSION: i64 = 1;
 const APPLICATION: i32 = i32::from_be_bytes(*b"LuIn");
 /// Limit of the notes that wait for the writer.
 const MAX_NOTES: usize = 4096;
+/// Time after which a page reports that the database cannot be read.
+const PAGE_TIME: Duration = Duration::from_secs(10);
 /// Limit of the events, also of those that were sent.
 const MAX_EVENTS: i64 = 10_000;
 
@@ -200,7 +202,23 @@ impl Inventory {
         &self,
         work: impl FnOnce(&Inventory, &Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
-        let mut connection = self.connection.lock();
+        self.within_locked(self.connection.lock(), work)
+    }
+
+    /// Runs `work` like [`within`](Self::within), but returns `None` if the disk hangs: pages that
+    /// wait would occupy all threads that may block.
+    fn within_time<T>(
+        &self,
+        work: impl FnOnce(&Inventory, &Connection) -> rusqlite::Result<T>,
+    ) -> Option<T> {
+        self.within_locked(self.connection.try_lock_for(PAGE_TIME)?, work)
+    }
+
+    fn within_locked<T>(
+        &self,
+        mut connection: MutexGuard<'_, Connection>,
+        work: impl FnOnce(&Inventory, &Connection) -> rusqlite::Result<T>,
+    ) -> Option<T> {
         let attempt = || {
             let transaction = connection.transaction()?;
             let done = work(self, &transaction)?;

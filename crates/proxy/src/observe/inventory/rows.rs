@@ -50,7 +50,7 @@ impl Inventory {
     /// Returns one page of the matching rows, latest first. `missing` selects certificates with a
     /// missing entry. Returns `None` if the database cannot be read.
     pub(crate) fn page(&self, filter: &Filter, missing: bool) -> Option<Inventoried> {
-        let (rows, matching, events) = self.within(|_, db| {
+        let (rows, matching, events) = self.within_time(|_, db| {
             let (rows, matching) = rows(db, filter, missing)?;
             Ok((rows, matching, events::latest(db, EVENTS)?))
         })?;
