@@ -9,8 +9,7 @@
 //! same checkpoint, and keeps the zip files that were complete.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::future;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -27,6 +26,7 @@ use lucarne_ctread::{
 };
 use lucarne_net::counted;
 use lucarne_tlog::{Level, MAX_LEVEL, TILE_WIDTH, Tile};
+use zip::result::ZipError;
 use zip::write::{PreparedZipFile, SimpleFileOptions};
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -38,6 +38,10 @@ use crate::runtime;
 
 /// Number of zip files after which their names would have four digits.
 const MAX_ZIPS: u64 = 1000;
+/// The file that a process locks in the directory of its archive.
+const LOCK: &str = "lock";
+/// The first of the files that every zip file has.
+const README_FILE: &str = "README.txt";
 /// Number of issuers that are read at the same time.
 const ISSUERS_AT_ONCE: usize = 8;
 /// Exit code if something could not be read.
@@ -209,19 +213,25 @@ async fn write(options: &Options, output: &Path) -> Result<ExitCode> {
     let mut fingerprints = BTreeSet::new();
     for index in 0..zips {
         let of_zip = || format!("cannot write {}", Archive::file(index));
-        let issuers = if work.has(index) {
-            let mut written = client(Archive::open(&work.directory)?);
-            written.advance().await?;
-            issuers_of_zip(&written, index).await
-        } else {
-            work.write(&log, &*place.files, index).await
+        let mut kept = None;
+        if work.has(index) {
+            let read = issuers_of_zip(client(Archive::open(&work.directory)?), index).await;
+            let again = |error| errln!("{error}: writing {} again", Archive::file(index));
+            kept = read.map_err(again).ok();
+        }
+        let issuers = match kept {
+            Some(issuers) => issuers,
+            None => {
+                let written = work.write(&log, &*place.files, index).await;
+                written.with_context(of_zip)?
+            }
         };
-        fingerprints.extend(issuers.with_context(of_zip)?);
+        fingerprints.extend(issuers);
         let entries = size.min((index + 1) * ARCHIVE_WIDTH);
         errln!("{}: {entries} of {size} entries", Archive::file(index));
     }
     let mut last = issuers(&*place.files, fingerprints).await?;
-    last.insert(0, ("README.txt".to_owned(), README.into()));
+    last.insert(0, (README_FILE.to_owned(), README.into()));
     last.push(("log.v3.json".to_owned(), description));
     last.push(("checkpoint".to_owned(), note));
     for index in 0..zips {
@@ -269,17 +279,15 @@ async fn issuers(
 
 /// Returns the entries of the subtree of a zip file.
 fn entries(log: &Client, index: u64) -> impl Stream<Item = Result<VerifiedEntries, ReadError>> {
-    let end = (index + 1) * ARCHIVE_WIDTH;
-    let tiles = log.entries(index * ARCHIVE_WIDTH);
-    tiles.take_while(move |read| {
-        let is_beyond = matches!(read, Ok(read) if read.tile.start_leaf() >= end);
-        future::ready(!is_beyond)
-    })
+    // The next zip file may be damaged, so the result of its first tile is not used.
+    let tiles = ARCHIVE_WIDTH / TILE_WIDTH;
+    log.entries(index * ARCHIVE_WIDTH).take(tiles as usize)
 }
 
 /// Returns the issuers of the entries in a zip file of an earlier run.
-async fn issuers_of_zip(log: &Client, index: u64) -> Result<BTreeSet<Fingerprint>> {
-    let mut tiles = pin!(entries(log, index));
+async fn issuers_of_zip(mut log: Client, index: u64) -> Result<BTreeSet<Fingerprint>, ReadError> {
+    log.advance().await?;
+    let mut tiles = pin!(entries(&log, index));
     let mut issuers = BTreeSet::new();
     while let Some(tile) = tiles.try_next().await? {
         issuers.extend(tile.content.fingerprints);
@@ -330,9 +338,19 @@ impl Work {
         let directory = output.with_file_name(name);
         let of_work = || format!("cannot create {}", directory.display());
         fs::create_dir_all(&directory).with_context(of_work)?;
-        let lock = File::open(&directory).with_context(of_work)?;
-        lock.try_lock()
-            .with_context(|| format!("another process writes to {}", directory.display()))?;
+        // NFS locks only files that are open for writing.
+        let path = directory.join(LOCK);
+        let lock = OpenOptions::new().create(true).append(true).open(&path);
+        let lock = lock.with_context(of_work)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                bail!("another process writes to {}", directory.display())
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
         Ok(Work {
             directory,
             _lock: lock,
@@ -357,9 +375,14 @@ impl Work {
 
     /// Returns whether an earlier run has written the tiles of a zip file.
     fn has(&self, index: u64) -> bool {
-        let path = self.directory.join(Archive::file(index));
-        // A run that was interrupted while it completed the zip file leaves a damaged one.
-        File::open(path).is_ok_and(|file| ZipArchive::new(file).is_ok())
+        let file = File::open(self.directory.join(Archive::file(index)));
+        let zip = file.map_err(ZipError::from).and_then(ZipArchive::new);
+        // A run that was interrupted while it completed the zip file leaves a damaged one; a full
+        // disk leaves one with some of the last files, and without the comment.
+        zip.is_ok_and(|zip| {
+            let is_complete = !zip.comment().is_empty();
+            is_complete == zip.index_for_name(README_FILE).is_some()
+        })
     }
 
     /// Writes the tiles of a zip file. Returns the issuers of its entries.
@@ -425,24 +448,27 @@ impl Work {
         Ok(issuers)
     }
 
-    /// Adds the files that every zip file has, the checkpoint last.
+    /// Adds the files that every zip file has, the checkpoint last, then the comment.
     fn complete(&self, index: u64, comment: &str, files: &[(String, Bytes)]) -> Result<()> {
         let path = self.directory.join(Archive::file(index));
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let mut zip = ZipWriter::new_append(file)?;
-        if zip.get_comment()? == comment {
+        if !ZipArchive::new(&file)?.comment().is_empty() {
             return Ok(());
         }
-        zip.set_comment(comment)?;
+        // After an error, the writer ends the zip file when it is dropped.
+        let mut zip = ZipWriter::new_append(file)?;
         for (name, bytes) in files {
             let file = PreparedZipFile::from_data(name, deflated(), bytes)?;
             zip.add_prepared_file(file)?;
         }
+        zip.set_comment(comment)?;
         Ok(zip.finish()?.sync_all()?)
     }
 
     /// Gives the complete archive its name.
     fn end(self, output: &Path) -> Result<()> {
+        fs::remove_file(self.directory.join(LOCK))?;
+        File::open(&self.directory)?.sync_all()?;
         fs::rename(&self.directory, output)?;
         let parent = output.parent().filter(|parent| *parent != Path::new(""));
         Ok(File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?)
@@ -463,8 +489,9 @@ fn deflated() -> SimpleFileOptions {
 /// The description of the format in each zip file.
 const README: &str = "\
 A Certificate Transparency log in the format of geomys.org/ct-archive (\"Archival Format\"): the
-files of the static CT API (c2sp.org/static-ct-api), data tiles without gzip. NNN.zip has the tiles of the
-levels data, 0, 1 and 2 for the 16,777,216 entries from 16,777,216 * NNN on. Each zip file also has:
+files of the static CT API (c2sp.org/static-ct-api), data tiles without gzip. NNN.zip has the tiles
+of the levels data, 0, 1 and 2 for the 16,777,216 entries from 16,777,216 * NNN on. Each zip file
+also has:
 
   checkpoint     the last signed tree head of the log
   log.v3.json    its key, its URLs and the dates of its certificates

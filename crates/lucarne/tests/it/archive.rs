@@ -77,22 +77,36 @@ fn an_archive_is_complete_and_survives_interruptions() {
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "right: 0 wrong, 0 unreadable; ");
 
-    // The state that an interrupted run leaves: a zip file that is cut at any place. The log has
+    // The states that interrupted runs leave: a zip file that is cut at any place, a complete one,
+    // after a full disk one with some of the last files, and one with a damaged tile. The log has
     // another checkpoint since then.
     fs::write(log.data().join("checkpoint"), "of a later tree").unwrap();
     let whole = fs::read(&zip).unwrap();
     let work = log.path().join("again.part");
-    for at in (0..12).map(|part| whole.len() * part / 12) {
+    let mut flipped = whole.clone();
+    flipped[100] ^= 1;
+    for part in 0..=14 {
+        let at = whole.len() * part.min(12) / 12;
         fs::create_dir_all(&work).unwrap();
         for name in ["checkpoint", "log.v3.json"] {
             fs::copy(log.path().join("whole").join(name), work.join(name)).unwrap();
         }
         fs::write(work.join("000.zip"), &whole[..at]).unwrap();
         fs::write(work.join("tiles.tmp"), &whole[at..]).unwrap();
+        if part == 13 {
+            let without = |name: &str, bytes: &mut Vec<u8>| {
+                if name == "checkpoint" {
+                    bytes.clear();
+                }
+            };
+            rewritten(&work.join("000.zip"), files.clone(), without);
+        } else if part == 14 {
+            fs::write(work.join("000.zip"), &flipped).unwrap();
+        }
         let (code, said) = archive(&log, &["-o", "again"]);
-        assert_eq!(code, 0, "{at}: {said}");
+        assert_eq!(code, 0, "{part}: {said}");
         let again = log.path().join("again");
-        assert!(fs::read(again.join("000.zip")).unwrap() == whole, "{at}");
+        assert!(fs::read(again.join("000.zip")).unwrap() == whole, "{part}");
         fs::remove_dir_all(again).unwrap();
     }
 }
@@ -116,7 +130,7 @@ fn missing_and_wrong_files_are_named() {
             "is missing",
         ),
         (&*issuer, &flip, "is another certificate"),
-        ("log.v3.json", &flip, ""),
+        ("log.v3.json", &remove, "log.v3.json"),
         ("tile/0/000", &flip, "tile/0/000: the hashes do not lead"),
         ("tile/data/000", &flip, "tile/data/000: "),
         ("tile/data/000", &remove, "tile/data/000: is missing"),
