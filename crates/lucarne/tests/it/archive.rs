@@ -190,12 +190,15 @@ fn an_archived_rfc6962_log_is_right() {
     let zip = directory.path().join("000.zip");
     let verify = ["archive", "--verify", "--at", "."];
     rewritten(&zip, files.clone(), |_, _| {});
-    let (code, said) = lucarne(directory.path(), &verify);
-    assert_eq!(code, 0, "{said}");
-    assert_has(
-        &said,
-        "log.example/2020 with 3 entries and 0 issuers in 1 zip file: right",
-    );
+    let key = ["--origin", "log.example/2020", "--log-public-key", &spki];
+    for key in [&[][..], &key[..]] {
+        let (code, said) = lucarne(directory.path(), &[&verify[..], key].concat());
+        assert_eq!(code, 0, "{said}");
+        assert_has(
+            &said,
+            "log.example/2020 with 3 entries and 0 issuers in 1 zip file: right",
+        );
+    }
     // A log of the static CT API must have the indexes.
     rewritten(&zip, files, |name, bytes| {
         if name == "log.v3.json" {

@@ -99,7 +99,10 @@ impl Place {
         let (key, origin) = (key.transpose()?, options.origin.clone());
         let by_its_own_key = key.is_none();
         let (key, origin, is_rfc6962) = match (key, origin) {
-            (Some(key), Some(origin)) => (key, origin, false),
+            (Some(key), Some(origin)) => {
+                let said = described(&*files, &location).await;
+                (key, origin, said.is_ok_and(|said| said.2))
+            }
             (key, origin) => {
                 let said = described(&*files, &location).await?;
                 (key.unwrap_or(said.0), origin.unwrap_or(said.1), said.2)
