@@ -245,7 +245,9 @@ async fn uploads_continue_after_faults() {
         ),
         (
             "a lost response",
-            Box::new(|_, n| (n % 2 == 1).then_some(Fault::Lost)),
+            Box::new(|endpoint, n| {
+                (endpoint == Endpoint::AddEntries && n % 2 == 1).then_some(Fault::Lost)
+            }),
         ),
         (
             "restarts between requests",
