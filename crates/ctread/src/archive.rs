@@ -23,6 +23,9 @@ pub const ARCHIVE_WIDTH: u64 = TILE_WIDTH.pow(3);
 /// Maximum number of zip files that are kept open, each with the list of its files in memory.
 const OPEN: usize = 2;
 
+/// Memory that a file gets before its first byte is read, because a zip file may state any size.
+const FIRST: u64 = 1 << 20;
+
 /// The zip files of an archived log in a directory.
 #[derive(Clone, Debug)]
 pub struct Archive(Arc<Zips>);
@@ -82,7 +85,7 @@ impl Archive {
             Err(error) => return Err(in_zip(error)),
         };
         let (said, max) = (file.size(), max_file_bytes(path));
-        let mut bytes = Vec::with_capacity(said.min(max) as usize);
+        let mut bytes = Vec::with_capacity(said.min(max).min(FIRST) as usize);
         // One byte more shows that the stated size is too small.
         let read = file.take(said.min(max) + 1).read_to_end(&mut bytes);
         read.map_err(|error| in_zip(error.into()))?;
