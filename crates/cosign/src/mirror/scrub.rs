@@ -89,7 +89,8 @@ impl MirroredLog {
         let files = Bucket(self.assets.clone());
         let mut found = Vec::new();
         let text = SignedNote::parse(&published.note).map(|note| note.text);
-        if let Ok(Ok(checkpoint)) = text.map(|text| Checkpoint::parse(&text)) {
+        let parsed = text.as_deref().map(Checkpoint::parse_extended);
+        if let Ok(Ok((checkpoint, _))) = parsed {
             match CopyCheck::begin(&files, self.format, &checkpoint).await {
                 Ok(mut check) => {
                     for index in 0..check.tiles() {
