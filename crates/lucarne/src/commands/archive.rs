@@ -103,39 +103,42 @@ async fn check(options: &Options) -> Result<ExitCode> {
 async fn verified(archive: &Archive, log: &mut Client) -> Result<ExitCode> {
     let (checkpoint, _) = log.advance().await?;
     let size = checkpoint.size;
-    let mut problems = Vec::new();
+    let mut problems = 0_usize;
+    let mut report = |problem: &str| {
+        outln!("{problem}");
+        problems += 1;
+    };
     let due = size.div_ceil(ARCHIVE_WIDTH);
     if archive.count() != due {
         let found = counted(archive.count(), "zip file");
-        problems.push(format!("{found}, and {size} entries need {due}"));
+        report(&format!("{found}, and {size} entries need {due}"));
     }
     let mut issuers = BTreeSet::new();
     let mut tiles = pin!(log.entries(0));
     while let Some(tile) = tiles.next().await {
         match tile {
             Ok(tile) => issuers.extend(tile.content.fingerprints),
-            Err(error) => problems.push(error.to_string()),
+            Err(error) => report(&error.to_string()),
         }
     }
     let issuers = Arc::new(issuers);
     for index in 0..archive.count() {
         let (archive, issuers) = (archive.clone(), issuers.clone());
         let compare = move || compare(&archive, index, size, &issuers);
-        problems.extend(tokio::task::spawn_blocking(compare).await?);
-    }
-    for problem in &problems {
-        outln!("{problem}");
+        for problem in tokio::task::spawn_blocking(compare).await? {
+            report(&problem);
+        }
     }
     let entries = counted(size, "entry");
     let (zips, issuers) = (archive.count(), counted(issuers.len(), "issuer"));
     let zips = counted(zips, "zip file");
     let origin = checkpoint.origin;
-    let verdict = match problems.len() {
+    let verdict = match problems {
         0 => "right".to_owned(),
         wrong => format!("wrong: {}", counted(wrong, "problem")),
     };
     outln!("{origin} with {entries} and {issuers} in {zips}: {verdict}");
-    Ok(match problems.len() {
+    Ok(match problems {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
