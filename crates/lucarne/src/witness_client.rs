@@ -74,7 +74,8 @@ mod tests {
             let _ = stream.write_all(bytes.as_bytes()).await;
             stream
         };
-        let client = HttpWitnesses::new();
+        // One response is cut off, and the connection stays open.
+        let client = HttpWitnesses(Client::of_system(Duration::from_secs(10)));
         let request = client.post(
             &prefix,
             Endpoint::AddCheckpoint,
