@@ -23,6 +23,8 @@ lucarne fsck -c lucarne.yaml example2026h2
 lucarne fsck --at https://ct.example.net/2026h2/ --json
 lucarne repair -c lucarne.yaml example2026h2 --dry-run
 lucarne repair -c lucarne.yaml example2026h2 --from /backup/example2026h2
+lucarne archive -c lucarne.yaml example2026h2 -o archive
+lucarne archive --verify --at archive
 lucarne lock show -c lucarne.yaml
 lucarne lock copy -c lucarne.yaml /backup/checkpoints.db
 lucarne lock rebuild -c lucarne.yaml example2026h2 --known https://mirror.example/checkpoint

@@ -13,9 +13,9 @@
 //! # One process per log
 //!
 //! A bucket cannot be locked like a directory: two processes may open the same prefix. The
-//! [`Lock`](crate::Lock) protects the log: its compare-and-swap lets only one of them commit, and
-//! the other stops. Neither publishes uncommitted data, staged rounds have unique names, and
-//! committed data has only one form; so both processes write the same bytes.
+//! [`Lock`] protects the log: its compare-and-swap lets only one of them commit, and the other
+//! stops. Neither publishes uncommitted data, staged rounds have unique names, and committed data
+//! has only one form; so both processes write the same bytes.
 //!
 //! The checkpoint changes, and is only replaced by a process that knows its current version
 //! (`checkpoint.rs`). The slower of two processes, or a put that arrives late, cannot restore an

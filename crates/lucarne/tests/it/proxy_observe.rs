@@ -317,7 +317,8 @@ fn the_inventory_survives_a_restart_and_a_newer_one_stops_the_start() {
         assert_eq!(found["rows"][0]["standing"], "good");
         let health = page.get("health").await.unwrap();
         assert_eq!(health.status, 200);
-        assert_eq!(health.text(), "ok\n");
+        // The logs of the list do not exist: further lines may report their audits.
+        assert!(health.text().starts_with("ok\n"), "{}", health.text());
         let metrics = page.get("metrics").await.unwrap().text();
         assert_has(
             &metrics,
